@@ -1,0 +1,299 @@
+"""The configuration: every key with its type, its default and its meaning.
+
+A YAML file, flags and `--set` overrides are merged in that order and checked at once. Nothing here
+imports TensorFlow, so that a mistyped key is reported within a second.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tfnmt.errors import UsageError
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+
+
+class Section(BaseModel):
+    """A frozen group of keys that knows no others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataConfig(Section):
+    """What the model is trained on, and how it is cut into batches."""
+
+    corpus: str | None = Field("toy", description="a named corpus; null where train names files")
+    source: Language = Field("en", description="the language to translate from")
+    target: Language = Field("de", description="the language to translate to")
+    train: tuple[str, str] | None = Field(
+        None, description="one's own text: the source file and the target file"
+    )
+    val: tuple[str, str] | None = Field(
+        None, description="the validation files beside train; null holds out rows of train"
+    )
+    max_pairs: Count | None = Field(
+        None, description="train on the first so many pairs only; null for all"
+    )
+    max_length: Annotated[int, Field(ge=2)] = Field(
+        128, description="leave out training pairs with more pieces than this on a side, eos counted"
+    )
+    batch_tokens: Count = Field(
+        4096, description="rows x the longer padded side of a batch, over all replicas"
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.source == self.target:
+            raise ValueError(f"source and target are both '{self.source}'; name two languages")
+        if (self.corpus is None) == (self.train is None):
+            raise ValueError("set either corpus or train; the other one is null")
+        if self.val is not None and self.train is None:
+            raise ValueError("val goes with train; a named corpus has its own validation text")
+        if self.batch_tokens < self.max_length:
+            raise ValueError(
+                f"batch_tokens {self.batch_tokens} cannot hold one pair of max_length "
+                f"{self.max_length}; raise it or lower data.max_length"
+            )
+        return self
+
+
+class TokenizerConfig(Section):
+    """The joint SentencePiece BPE model of both languages."""
+
+    vocab_size: Annotated[int, Field(ge=262, le=2**31 - 1)] = Field(
+        8000, description="pieces, special and byte pieces counted"
+    )
+    normalization: Literal["identity", "nfkc"] = Field(
+        "identity", description="identity leaves the text alone; nfkc folds compatible characters"
+    )
+
+
+class ModelConfig(Section):
+    """The Transformer's shape. The paper's names, section 3."""
+
+    num_encoder_layers: Count = Field(4, description="layers of the encoder, N in the paper")
+    num_decoder_layers: Count = Field(4, description="layers of the decoder")
+    d_model: Annotated[int, Field(ge=2, multiple_of=2)] = Field(
+        256, description="width of embeddings and layers"
+    )
+    num_heads: Count = Field(4, description="attention heads; divides d_model")
+    d_ff: Count = Field(1024, description="inner width of the feed-forward layers")
+    dropout: Share = Field(0.1, description="dropped from each sublayer's output and embedding sum")
+    attention_dropout: Share = Field(0.0, description="dropped from the attention weights")
+    ffn_dropout: Share = Field(0.0, description="dropped inside the feed-forward, after activation")
+    activation: Literal["relu", "gelu"] = Field("relu", description="of the feed-forward layers")
+    norm_first: bool = Field(True, description="pre-norm; false is the paper's post-norm")
+    norm_epsilon: Positive = Field(1e-6, description="added to the variance in layer norm")
+    tie_embeddings: Literal["all", "target", "none"] = Field(
+        "all", description="one table for source, target and output; target and output; or three"
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"num_heads {self.num_heads} does not divide d_model {self.d_model}; "
+                "choose a divisor"
+            )
+        return self
+
+
+class TrainingConfig(Section):
+    """How the weights are found. The paper's section 5."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        1, description="decides initial weights, order of batches and dropout"
+    )
+    max_steps: Count | None = Field(None, description="stop after so many updates")
+    max_epochs: Count | None = Field(20, description="stop after so many passes over the data")
+    max_minutes: Positive | None = Field(None, description="stop after so many minutes of training")
+    warmup_steps: Count = Field(4000, description="updates until the learning rate peaks")
+    learning_rate_scale: Positive = Field(1.0, description="factor on the paper's schedule")
+    adam_beta_1: Share = Field(0.9, description="Adam's decay of the gradient's mean")
+    adam_beta_2: Share = Field(0.98, description="Adam's decay of the gradient's square")
+    adam_epsilon: Positive = Field(1e-9, description="Adam's guard of the division")
+    clip_norm: Positive | None = Field(
+        None, description="largest norm of the whole gradient; null does not clip"
+    )
+    label_smoothing: Share = Field(0.1, description="probability spread over the whole vocabulary")
+    checkpoint_steps: Count = Field(1000, description="updates from one checkpoint to the next")
+    validation_steps: Count = Field(1000, description="updates from one validation to the next")
+    keep_last: Count = Field(5, description="checkpoints kept")
+    average_last: Count = Field(5, description="last checkpoints averaged into averaged/ at the end")
+    log_steps: Count = Field(50, description="updates from one TensorBoard point to the next")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.max_steps is None and self.max_epochs is None and self.max_minutes is None:
+            raise ValueError("nothing ends the training; set max_steps, max_epochs or max_minutes")
+        if self.keep_last < self.average_last:
+            raise ValueError(
+                f"keep_last {self.keep_last} keeps fewer checkpoints than average_last "
+                f"{self.average_last} needs; raise keep_last"
+            )
+        return self
+
+
+class DecodingConfig(Section):
+    """How translations are searched for."""
+
+    beam_size: Count = Field(4, description="hypotheses kept at each step; 1 searches greedily")
+    length_penalty: Annotated[float, Field(ge=0)] = Field(
+        0.6, description="alpha of Wu et al. (2016), equation 14; 0 favours short output"
+    )
+    max_source_length: Annotated[int, Field(ge=2)] = Field(
+        256, description="a longer source, in pieces with eos, is cut and says so"
+    )
+    max_extra_length: Count = Field(
+        50, description="a translation has at most so many pieces more than its source"
+    )
+
+
+class Config(Section):
+    """All that decides a run."""
+
+    data: DataConfig = Field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig)
+
+
+Tree = dict[str, Any]
+
+
+def preset_path(name: str) -> Path:
+    """The preset of that name: configs/ of the clone, or of the wheel."""
+    path = _presets_folder() / f"{name}.yaml"
+    if not path.is_file():
+        names = preset_names()
+        raise UsageError(
+            f"--dataset={name}: no such preset; {_nearest(name, names)}there are {', '.join(names)}"
+        )
+    return path
+
+
+def preset_names() -> list[str]:
+    """The experiments that come with tfnmt."""
+    return sorted(path.stem for path in _presets_folder().glob("*.yaml"))
+
+
+def read_tree(path: Path) -> Tree:
+    """A YAML file as nested dictionaries."""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; name a YAML file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}; mend it") from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise UsageError(f"{path}: not sections with keys; see configs/toy.yaml")
+    return tree
+
+
+def parse_overrides(assignments: Iterable[str]) -> Tree:
+    """`["model.d_model=128"]` as `{"model": {"d_model": 128}}`; the values are YAML."""
+    tree: Tree = {}
+    problems = []
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        section, dot, name = key.strip().partition(".")
+        if not (equals and dot and section and name):
+            problems.append(f"--set {assignment}: not SECTION.KEY=VALUE; try model.d_model=128")
+            continue
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            problems.append(f"--set {assignment}: the value is not YAML; quote it")
+            continue
+        tree.setdefault(section, {})[name] = value
+    if problems:
+        raise UsageError(*problems)
+    return tree
+
+
+def merge(*trees: Mapping[str, Any]) -> Tree:
+    """Nested dictionaries, the later ones over the earlier."""
+    merged: Tree = {}
+    for tree in trees:
+        for key, value in tree.items():
+            old = merged.get(key)
+            both = isinstance(old, Mapping) and isinstance(value, Mapping)
+            merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def build_config(tree: Mapping[str, Any]) -> Config:
+    """The configuration that a tree describes; raises one UsageError with every problem."""
+    sections = {name: value for name, value in tree.items() if value is not None}
+    try:
+        return Config.model_validate(sections)
+    except ValidationError as error:
+        raise UsageError(*(_problem(dict(detail)) for detail in error.errors())) from error
+
+
+def dump_config(config: Config) -> str:
+    """The configuration as the YAML that `read_tree` and `build_config` turn back into it."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Every key with its value, as `{"model.d_model": 256, ...}`."""
+    return {
+        f"{section}.{key}": value
+        for section, keys in config.model_dump(mode="json").items()
+        for key, value in keys.items()
+    }
+
+
+def differing_keys(config: Config, other: Config) -> list[str]:
+    """The keys in which two configurations differ."""
+    theirs = flatten(other)
+    return [key for key, value in flatten(config).items() if value != theirs[key]]
+
+
+def _presets_folder() -> Path:
+    """Where the presets lie: inside an installed package, or beside it in a clone."""
+    package = Path(__file__).resolve().parent
+    return next(
+        (folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()),
+        package / "configs",
+    )
+
+
+def _problem(detail: dict[str, Any]) -> str:
+    """One line for one of pydantic's errors."""
+    location = [str(part) for part in detail["loc"]]
+    key = ".".join(location[:2])
+    if detail["type"] == "extra_forbidden":
+        known = _keys(location[0]) if len(location) > 1 else list(Config.model_fields)
+        hint = _nearest(location[-1], known)
+        return f"{key}: unknown key; {hint}there are {', '.join(known)}"
+    if detail["type"] == "value_error":
+        return f"{key}: {detail['ctx']['error']}"
+    if detail["type"] == "literal_error":
+        return f"{key}: {detail['input']!r} is not possible; choose {detail['ctx']['expected']}"
+    expected = detail["msg"][0].lower() + detail["msg"][1:]
+    return f"{key}: {detail['input']!r} is wrong; {expected.replace('input should', 'it should')}"
+
+
+def _keys(section: str) -> list[str]:
+    """The keys of a section; a section has no optional or nested type."""
+    annotation = Config.model_fields[section].annotation
+    assert annotation is not None and not get_args(annotation)
+    return list(annotation.model_fields)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean X? ` where a known name is close, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean {close[0]}? " if close else ""

@@ -1,0 +1,54 @@
+"""Parallel text in files: line N of one file translates line N of the other."""
+
+import codecs
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from tfnmt.errors import UserError
+
+Pair = tuple[str, str]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""The lines of a UTF-8 file without their ends.
+
+    Only \n (or \r\n) ends a line: the other characters that Unicode calls line separators occur
+    inside sentences, and would shift all that follows. A byte order mark is passed over.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield _decode(line, path, number)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; expected UTF-8 text there") from error
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[Pair]:
+    """The pairs of two aligned files; raises when one of them is longer or both are empty."""
+    sources, targets = read_lines(source), read_lines(target)
+    count = 0
+    for source_line, target_line in zip_longest(sources, targets):
+        if source_line is None or target_line is None:
+            longer = 1 + count + sum(1 for _ in (targets if source_line is None else sources))
+            lengths = (count, longer) if source_line is None else (longer, count)
+            raise UserError(
+                f"{source}: {lengths[0]:,} lines, but {target} has {lengths[1]:,}; "
+                "line N of one must translate line N of the other"
+            )
+        yield source_line, target_line
+        count += 1
+    if count == 0:
+        raise UserError(f"{source}: no text in it; a sentence a line is expected")
+
+
+def _decode(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line); convert the file, "
+            "with iconv for instance"
+        ) from error

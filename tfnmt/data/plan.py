@@ -1,0 +1,89 @@
+"""The plan of batches: which rows make up which batch, as a pure function of (seed, epoch).
+
+Rows of like length share a bucket, are shuffled anew every epoch, and are cut where the token
+budget is full. Where the cuts fall depends on the lengths alone, so every epoch has the same number
+of batches and any step is found by its number: nothing about the data is saved to resume a run.
+
+Nearly all batches of a bucket have the same shape, and there are few buckets: kernels that are made
+for a shape are made once.
+"""
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+
+class PlannedBatch(NamedTuple):
+    """Row numbers, and the length that both sides of them are padded to."""
+
+    rows: np.ndarray
+    length: int
+
+
+class Plan:
+    """An endless sequence of batches, each row once an epoch.
+
+    A batch fills rows x length slots, at most `batch_tokens`. Rows with a side longer than
+    `max_length` are left out; `rows` are those that remain.
+    """
+
+    def __init__(
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        batch_tokens: int,
+        max_length: int,
+        seed: int,
+    ) -> None:
+        longer = np.maximum(source_lengths, target_lengths)
+        self.rows = np.flatnonzero(longer <= max_length)
+        self._lengths = padded_lengths(longer[self.rows], max_length)
+        self._sorted_lengths = np.sort(self._lengths)
+        self._cuts = _cuts(self._sorted_lengths, batch_tokens)
+        self._seed = seed
+        self._epoch = lru_cache(maxsize=2)(self._make_epoch)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches in a pass over the data, the same in every epoch."""
+        return len(self._cuts) - 1
+
+    def batch(self, step: int) -> PlannedBatch:
+        """The batch at that step, counted from 0 over all epochs."""
+        epoch, number = divmod(step, self.batches_per_epoch)
+        return self._epoch(epoch)[number]
+
+    def _make_epoch(self, epoch: int) -> list[PlannedBatch]:
+        """The batches of an epoch in their order."""
+        random = np.random.default_rng((self._seed, epoch))
+        shuffled = random.permutation(len(self.rows))
+        # A stable sort leaves the rows of a bucket shuffled.
+        order = shuffled[np.argsort(self._lengths[shuffled], kind="stable")]
+        rows = self.rows[order]
+        batches = [
+            PlannedBatch(rows[start:end], int(self._sorted_lengths[end - 1]))
+            for start, end in pairwise(self._cuts)
+        ]
+        return [batches[number] for number in random.permutation(self.batches_per_epoch)]
+
+
+def padded_lengths(lengths: np.ndarray, max_length: int) -> np.ndarray:
+    """Lengths rounded up to their bucket: to a multiple of 2, from 32 on of 4, from 64 on of 8, ..."""
+    grain = 2 ** np.maximum(1, np.floor(np.log2(lengths)).astype(int) - 3)
+    return np.minimum(-(-lengths // grain) * grain, max_length)
+
+
+def _cuts(sorted_lengths: np.ndarray, batch_tokens: int) -> list[int]:
+    """Where batches begin in rows sorted by padded length, and the end.
+
+    A batch has the length of its last row: n rows that end at length l fill n * l slots. What a
+    bucket has left over goes into a batch with the next bucket's rows.
+    """
+    cuts = [0]
+    while cuts[-1] < len(sorted_lengths):
+        window = sorted_lengths[cuts[-1] : cuts[-1] + batch_tokens]
+        slots = np.arange(1, len(window) + 1) * window
+        cuts.append(cuts[-1] + int(np.searchsorted(slots, batch_tokens, side="right")))
+    return cuts

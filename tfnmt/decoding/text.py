@@ -1,0 +1,49 @@
+"""Text to ids and back, inside the graph."""
+
+from typing import Any, NamedTuple
+
+import keras_nlp
+import tensorflow as tf
+
+from tfnmt.data.tokenizer import BOS, EOS, PAD
+
+Tensor = Any
+
+
+class Source(NamedTuple):
+    """Texts as the encoder reads them."""
+
+    tokens: Tensor  # [B, S] pieces + eos, padded with 0
+    truncated: Tensor  # [B] whether the text was longer than is read
+
+
+class TextCodec:
+    """The SentencePiece model as operations that a SavedModel can hold.
+
+    Gives the ids that `tfnmt.data.tokenizer.Tokenizer` gives, and text that is valid UTF-8 whatever
+    comes in.
+    """
+
+    def __init__(self, tokenizer_model: bytes, max_source_length: int) -> None:
+        self.pieces = keras_nlp.tokenizers.SentencePieceTokenizer(proto=tokenizer_model)
+        self.max_pieces = max_source_length - 1  # and eos
+
+    def encode(self, text: Tensor) -> Source:
+        """[B] strings -> their ids; a longer text than `max_source_length` is cut."""
+        pieces = self.pieces.tokenize(_valid(text))  # [B, (S)]
+        truncated = pieces.row_lengths() > self.max_pieces
+        ends = tf.fill([pieces.nrows(), 1], EOS)
+        tokens = tf.concat([pieces[:, : self.max_pieces], ends], axis=1).to_tensor(PAD)
+        # Without any text there is no column either; a Transformer needs one.
+        missing = tf.maximum(1 - tf.shape(tokens)[1], 0)
+        return Source(tf.pad(tokens, [[0, 0], [0, missing]]), truncated)
+
+    def decode(self, tokens: Tensor) -> Tensor:
+        """[B, T] ids -> [B] strings; bos, eos and padding leave no trace."""
+        is_piece = (tokens != PAD) & (tokens != BOS) & (tokens != EOS)
+        return _valid(self.pieces.detokenize(tf.ragged.boolean_mask(tokens, is_piece)))
+
+
+def _valid(text: Tensor) -> Tensor:
+    """The text with U+FFFD for what is not UTF-8."""
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")

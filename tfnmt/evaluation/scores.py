@@ -1,0 +1,37 @@
+"""BLEU, chrF and TER by sacreBLEU, with their signatures and 95% intervals."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+RESAMPLES = 1000
+"""Bootstrap samples behind an interval; sacreBLEU's own default, with its fixed seed."""
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """sacreBLEU's corpus BLEU: cased, tokenizer 13a."""
+    return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)
+
+
+def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`{"bleu": {"score", "low", "high", "signature"}, "chrf": ..., "ter": ...}`."""
+    return {
+        name: _with_interval(metric, hypotheses, references)
+        for name, metric in (("bleu", BLEU()), ("chrf", CHRF()), ("ter", TER()))
+    }
+
+
+def _with_interval(
+    metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]
+) -> dict[str, Any]:
+    """A score with the interval that resampling the sentences gives."""
+    metric.references = None
+    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
+    # sacreBLEU leaves the interval's middle and half width on the score.
+    return {
+        "score": round(result.score, 4),
+        "low": round(result._mean - result._ci, 4),
+        "high": round(result._mean + result._ci, 4),
+        "signature": metric.get_signature().format(short=False),
+    }

@@ -1,0 +1,98 @@
+"""The command line: absl flags, parsed in one place.
+
+A command defines its flags in a `FlagValues` of its own, so that commands can be imported side by
+side, and hands its `main` to `run`. Exit codes: 0 done, 1 failed, 2 called wrongly; a signal's code
+when a signal ended the work.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from absl import flags
+from absl.flags import FlagValues
+
+from tfnmt.errors import UsageError, UserError
+
+HELP = ("--help", "-h", "--helpshort", "--helpfull", "-help", "-helpshort")
+
+Main = Callable[[Any, list[str]], None]
+
+
+def define_folders(values: FlagValues) -> None:
+    """`--data_dir` and `--cache_dir`: where corpora lie and where prepared ones go."""
+    flags.DEFINE_string(
+        "data_dir", None, "folder of the corpora (default: data/)", flag_values=values
+    )
+    flags.DEFINE_string(
+        "cache_dir", None, "folder for prepared corpora (default: .cache/)", flag_values=values
+    )
+
+
+def define_search(values: FlagValues) -> None:
+    """`--beam_size` and `--length_penalty`, which stand in for the run's own."""
+    flags.DEFINE_integer(
+        "beam_size", None, "beam width (default: the run's); 1 is greedy", flag_values=values
+    )
+    flags.DEFINE_float(
+        "length_penalty", None, "alpha of the length penalty (default: the run's)",
+        flag_values=values,
+    )  # fmt: skip
+
+
+def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None = None) -> NoReturn:
+    """Parses the arguments, calls `main(values, positional)` and exits.
+
+    A `UserError` becomes one line a problem on stderr; every other error keeps its traceback.
+    `usage` is the command's docstring: the first thing that `--help` prints.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if any(argument in HELP for argument in _before_dashes(arguments)):
+        print(_help(values, usage))
+        sys.exit(0)
+    try:
+        positional = _parse(values, arguments)
+        main(values, positional)
+        sys.stdout.flush()
+    except UserError as error:
+        for problem in error.problems:
+            print(f"tfnmt: {problem}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("tfnmt: interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:
+        # The reader of our output has gone; Python's own flush at exit must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    sys.exit(0)
+
+
+def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
+    """The positional arguments; absl's complaints as a UsageError."""
+    try:
+        return list(values(["tfnmt", *arguments])[1:])
+    except flags.UnrecognizedFlagError as error:
+        hint = f"did you mean --{error.suggestions[0]}? " if error.suggestions else ""
+        raise UsageError(
+            f"--{error.flagname}: unknown flag; {hint}--help lists them, and text that begins "
+            "with a dash comes after --"
+        ) from error
+    except flags.Error as error:
+        raise UsageError(f"{str(error).removeprefix('flag ')}; see --help") from error
+
+
+def _before_dashes(arguments: list[str]) -> list[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _help(values: FlagValues, usage: str) -> str:
+    """The usage and a line a flag."""
+    rows = []
+    for name in sorted(values):
+        flag = values[name]
+        shown = f"--[no]{name}" if flag.boolean else f"--{name}=..."
+        rows.append(f"  {shown:<24} {flag.help}")
+    return "\n".join([usage.strip(), "", "Flags:", *rows])

@@ -1,0 +1,106 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), as a Keras model.
+
+Letters: B sentences, N = B x K rows (K beams a sentence), S source, T target, D d_model, V pieces.
+Ids are int32 and 0 is padding.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from tfnmt.config import ModelConfig
+from tfnmt.model.decoder import Cache, Decoder
+from tfnmt.model.dropout import Dropout
+from tfnmt.model.embedding import Embedding
+from tfnmt.model.encoder import Encoder
+from tfnmt.model.masks import padding_mask
+from tfnmt.model.positions import sinusoids
+
+Tensor = Any
+
+
+class Transformer(keras.Model):
+    """Encoder and decoder with their embeddings; built, with random weights, once constructed.
+
+    Functions that take a `seed` drop out with it; without one they infer.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__(name="transformer")
+        self.d_model = config.d_model
+        embeddings = {
+            name: Embedding(vocab_size, config.d_model, name=f"{name}_embedding")
+            for name in _TABLES[config.tie_embeddings]
+        }
+        self.target_embedding = embeddings["target"]
+        self.source_embedding = embeddings.get("source", self.target_embedding)
+        self.output_embedding = embeddings.get("output", self.target_embedding)
+        self.encoder = Encoder(config, name="encoder")
+        self.decoder = Decoder(config, name="decoder")
+        self.source_dropout = Dropout(config.dropout, name="source_dropout")
+        self.target_dropout = Dropout(config.dropout, name="target_dropout")
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights."""
+        for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):
+            if not embedding.built:
+                embedding.build()
+        for layer in (self.encoder, self.decoder, self.source_dropout, self.target_dropout):
+            layer.build(None)
+
+    def encode(self, source: Tensor, seed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """[B, S] ids -> memory [B, S, D], memory_mask [B, 1, 1, S]."""
+        memory_mask = padding_mask(source)
+        positions = ops.arange(ops.shape(source)[1])
+        x = self.source_embedding(source) + self._positions(positions)
+        return self.encoder(self.source_dropout(x, seed), memory_mask, seed), memory_mask
+
+    def decode(
+        self, target_in: Tensor, memory: Tensor, memory_mask: Tensor, seed: Tensor | None = None
+    ) -> Tensor:
+        """[B, T] ids -> hidden [B, T, D].
+
+        Padding comes last in a target, where no real position looks: it needs no mask.
+        """
+        positions = ops.arange(ops.shape(target_in)[1])
+        x = self.target_embedding(target_in) + self._positions(positions)
+        return self.decoder(self.target_dropout(x, seed), memory, memory_mask, seed)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]: what the softmax of the output makes probabilities of."""
+        return self.output_embedding.logits(hidden)
+
+    def call(self, source: Tensor, target_in: Tensor, seed: Tensor | None = None) -> Tensor:
+        """[B, S] and [B, T] ids -> logits [B, T, V]."""
+        memory, memory_mask = self.encode(source, seed)
+        return self.logits(self.decode(target_in, memory, memory_mask, seed))
+
+    def start_cache(self, memory: Tensor, max_length: Tensor) -> tuple[Cache, Cache]:
+        """What decoding step by step needs: (cache, cross).
+
+        cache: room for self-attention keys and values, [B, H, max_length, D/H] a layer.
+        cross: the projected memory, [B, H, S, D/H] a layer; it never changes.
+        """
+        cache = self.decoder.empty_cache(ops.shape(memory)[0], max_length)
+        return cache, self.decoder.project(memory)
+
+    def decode_step(
+        self, tokens: Tensor, position: Tensor, cache: Cache, cross: Cache, memory_mask: Tensor
+    ) -> tuple[Tensor, Cache]:
+        """The next tokens' logits: [N] ids, all at one position -> [N, V], and the cache after."""
+        x = self.target_embedding(tokens) + self._positions(ops.reshape(position, (1,)))
+        hidden, cache = self.decoder.step(x[:, None], position, cache, cross, memory_mask)
+        return self.logits(hidden[:, 0]), cache
+
+    def _positions(self, positions: Tensor) -> Tensor:
+        return ops.cast(sinusoids(positions, self.d_model), self.compute_dtype)
+
+
+_TABLES = {
+    "all": ("target",),
+    "target": ("source", "target"),
+    "none": ("source", "target", "output"),
+}
+"""The embedding tables that there are for each way of tying; the missing ones are the target's."""

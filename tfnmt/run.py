@@ -1,0 +1,206 @@
+"""The run folder: what lies where, and which weights stand for the run.
+
+    config.yaml          the resolved configuration
+    tokenizer.model      the SentencePiece model
+    checkpoints/<step>/  the last checkpoints, each a folder renamed into place when complete
+    best/<step>/         the checkpoint with the best validation BLEU
+    averaged/<step>/     the mean of the last checkpoints, written when training ends
+    logs/                TensorBoard
+    evaluations.jsonl    one line an evaluation
+    summary.json         what the finished training came to; absent until then
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfnmt.config import Config, build_config, differing_keys, dump_config, read_tree
+from tfnmt.errors import UserError
+
+WEIGHTS = "model.weights.h5"
+CHECKSUMS = "checksums.json"
+
+
+def home() -> Path:
+    """The clone when the package runs from one, else the working folder."""
+    clone = Path(__file__).resolve().parent.parent
+    return clone if (clone / "pyproject.toml").is_file() else Path.cwd()
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[Path]:
+    """Gives a path beside `path` to write to, and renames it there if nothing went wrong.
+
+    Works for a file and for a folder that is not there yet; on an error nothing remains.
+    """
+    aside = path.parent / f".{path.name}.{os.getpid()}.partial"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield aside
+        aside.rename(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}; nothing was written") from error
+    finally:
+        _remove(aside)
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """A folder of snapshots, each a folder named by its step, the newest `keep` of them kept."""
+
+    folder: Path
+    keep: int
+
+    def write(self, step: int, fill: Callable[[Path], None]) -> Path:
+        """Has `fill` write the files of a new snapshot; it appears only when it is whole."""
+        path = self.folder / f"{step:08d}"
+        if path.exists():
+            shutil.rmtree(path)
+        with written_aside(path) as aside:
+            aside.mkdir()
+            fill(aside)
+            checksums = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
+            (aside / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
+        for old in self.all()[: -self.keep]:
+            shutil.rmtree(old)
+        return path
+
+    def all(self) -> list[Path]:
+        """The complete snapshots, the oldest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if path.name.isdigit())
+
+    def newest(self) -> Path | None:
+        """The newest snapshot, if there is one."""
+        paths = self.all()
+        return paths[-1] if paths else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder."""
+
+    path: Path
+
+    @property
+    def tokenizer_path(self) -> Path:
+        """The SentencePiece model."""
+        return self.path / "tokenizer.model"
+
+    @property
+    def logs(self) -> Path:
+        """TensorBoard's folder."""
+        return self.path / "logs"
+
+    @property
+    def evaluations_path(self) -> Path:
+        """The evaluations, one JSON object a line."""
+        return self.path / "evaluations.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        """What the finished training came to."""
+        return self.path / "summary.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        return self.summary_path.is_file()
+
+    @property
+    def best(self) -> Snapshots:
+        """The checkpoint with the best validation BLEU."""
+        return Snapshots(self.path / "best", keep=1)
+
+    @property
+    def averaged(self) -> Snapshots:
+        """The mean of the last checkpoints."""
+        return Snapshots(self.path / "averaged", keep=1)
+
+    def checkpoints(self, keep: int = 1) -> Snapshots:
+        """The last checkpoints."""
+        return Snapshots(self.path / "checkpoints", keep)
+
+    def exists(self) -> bool:
+        """Whether a training ever began here."""
+        return self._config_path.is_file()
+
+    def create(self, config: Config, tokenizer_model: bytes) -> None:
+        """Writes what a run starts with; the configuration last, for it marks the folder."""
+        write_atomically(self.tokenizer_path, tokenizer_model)
+        write_atomically(self._config_path, dump_config(config).encode())
+
+    def config(self) -> Config:
+        """The configuration that the run was started with."""
+        if not self.exists():
+            raise UserError(f"{self.path}: no run there (config.yaml is missing); name another")
+        return build_config(read_tree(self._config_path))
+
+    def check_same(self, config: Config) -> None:
+        """Refuses to go on with another configuration than the run began with."""
+        keys = differing_keys(config, self.config())
+        if keys:
+            raise UserError(
+                f"{self.path}: was started with another {', '.join(keys)}; "
+                "use --run_dir for a new run, or the old values to go on"
+            )
+
+    def weights(self) -> Path:
+        """The weights that stand for the run: averaged, else best, else the newest checkpoint."""
+        self.config()
+        for snapshots in (self.averaged, self.best, self.checkpoints()):
+            newest = snapshots.newest()
+            if newest is not None:
+                return newest / WEIGHTS
+        raise UserError(f"{self.path}: no model in this run yet; train it first")
+
+    def append_evaluation(self, evaluation: dict[str, Any]) -> None:
+        """Adds a line to evaluations.jsonl."""
+        with self.evaluations_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(evaluation, ensure_ascii=False) + "\n")
+
+    @property
+    def _config_path(self) -> Path:
+        return self.path / "config.yaml"
+
+
+def newest_finished_run(folder: Path) -> Run:
+    """The run in `folder` whose training ended last."""
+    finished = [run for run in map(Run, folder.glob("*")) if run.finished]
+    if not finished:
+        raise UserError(f"--model: no finished run in {folder}; `make demo` trains one")
+    return max(finished, key=lambda run: run.summary_path.stat().st_mtime)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes a file so that it is there whole or not at all."""
+    with written_aside(path) as aside:
+        aside.write_bytes(content)
+
+
+def snapshot_is_whole(path: Path) -> bool:
+    """Whether every file of a snapshot has the checksum that was noted when it was written."""
+    try:
+        checksums = json.loads((path / CHECKSUMS).read_text())
+        return all(_sha256(path / name) == checksum for name, checksum in checksums.items())
+    except (OSError, ValueError):
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,226 @@
+"""What happens between the updates: the bar, TensorBoard, validation, checkpoints, the end."""
+
+import math
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from tqdm import tqdm
+
+from tfnmt.config import TrainingConfig
+from tfnmt.data.plan import Plan
+from tfnmt.progress import say
+from tfnmt.run import Run
+from tfnmt.training.checkpoints import Progress, save_checkpoint, save_weights
+
+Logs = dict[str, float] | None
+
+
+class Validation(NamedTuple):
+    """The validation text, translated with the weights of the moment."""
+
+    bleu: float
+    samples: list[tuple[str, str, str]]  # (source, translation, reference)
+
+
+Evaluate = Callable[[], Validation]
+
+
+class Clock(keras.callbacks.Callback):
+    """Counts steps, tokens and seconds into the progress; goes before all other callbacks."""
+
+    def __init__(self, progress: Progress, plan: Plan) -> None:
+        super().__init__()
+        self.progress = progress
+        self.plan = plan
+        self._last = 0.0
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Starts the clock."""
+        self._last = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Counts a step."""
+        assert logs is not None
+        now = time.monotonic()
+        progress = self.progress
+        progress.seconds += now - self._last
+        self._last = now
+        progress.step += 1
+        progress.epoch, progress.batch = divmod(progress.step, self.plan.batches_per_epoch)
+        progress.tokens += int(logs["tokens"])
+
+
+class Bar(keras.callbacks.Callback):
+    """The progress bar on stderr."""
+
+    def __init__(self, progress: Progress, last_step: int | None) -> None:
+        super().__init__()
+        self.progress = progress
+        self.bar = tqdm(
+            desc="training", unit="step", initial=progress.step, total=last_step,
+            disable=None, file=sys.stderr, dynamic_ncols=True, mininterval=0.5,
+        )  # fmt: skip
+        self._begun = Progress(tokens=progress.tokens, seconds=progress.seconds)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Moves on by a step."""
+        assert logs is not None
+        seconds = self.progress.seconds - self._begun.seconds
+        rate = (self.progress.tokens - self._begun.tokens) / max(seconds, 1e-9)
+        self.bar.set_postfix_str(
+            f"epoch {self.progress.epoch + 1}, loss {logs['loss']:.3f}, "
+            f"perplexity {_perplexity(logs):.2f}, rate {_learning_rate(self.model):.2e}, "
+            f"{rate:,.0f} tokens/s",
+            refresh=False,
+        )
+        self.bar.update()
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Leaves the bar as it is."""
+        self.bar.close()
+
+
+class TensorBoard(keras.callbacks.Callback):
+    """Scalars of every `log_steps`-th update; Keras' own callback knows neither tokens nor steps."""
+
+    def __init__(self, writer: Any, progress: Progress, log_steps: int) -> None:
+        super().__init__()
+        self.writer = writer
+        self.progress = progress
+        self.log_steps = log_steps
+        self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Writes a point of each curve."""
+        assert logs is not None
+        progress = self.progress
+        if progress.step % self.log_steps:
+            return
+        seconds = progress.seconds - self._since.seconds
+        points = {
+            "train/loss": logs["loss"],
+            "train/perplexity": _perplexity(logs),
+            "train/token_accuracy": logs["accuracy"],
+            "train/gradient_norm": logs["gradient_norm"],
+            "train/learning_rate": _learning_rate(self.model),
+            "train/target_tokens_per_second": (progress.tokens - self._since.tokens) / seconds,
+        }
+        self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
+        with self.writer.as_default(progress.step):
+            for name, value in points.items():
+                tf.summary.scalar(name, value)
+
+
+class Validator(keras.callbacks.Callback):
+    """Translates the validation text every `validation_steps` and keeps the best weights."""
+
+    def __init__(self, evaluate: Evaluate, writer: Any, run: Run, progress: Progress) -> None:
+        super().__init__()
+        self.evaluate = evaluate
+        self.writer = writer
+        self.run = run
+        self.progress = progress
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Validates when it is time."""
+        if self.progress.step % self.model.config.validation_steps == 0:
+            self.validate()
+
+    def validate(self) -> None:
+        """Scores the weights of the moment."""
+        result = self.evaluate()
+        progress = self.progress
+        say(
+            f"step {progress.step:,}, epoch {progress.epoch}, {progress.tokens:,} target tokens, "
+            f"{progress.seconds / 60:.1f} min: val BLEU {result.bleu:.2f}"
+        )
+        with self.writer.as_default(progress.step):
+            tf.summary.scalar("val/bleu", result.bleu)
+            tf.summary.text("val/translations", _as_table(result.samples))
+        if result.bleu > progress.best_bleu:
+            progress.best_bleu = result.bleu
+            save_weights(self.run.best, self.model.transformer, progress.step)
+
+
+class Checkpointer(keras.callbacks.Callback):
+    """Writes a checkpoint every `checkpoint_steps` and when training ends; goes after validation."""
+
+    def __init__(self, run: Run, config: TrainingConfig, progress: Progress) -> None:
+        super().__init__()
+        self.snapshots = run.checkpoints(config.keep_last)
+        self.every = config.checkpoint_steps
+        self.progress = progress
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Saves when it is time."""
+        if self.progress.step % self.every == 0:
+            save_checkpoint(self.snapshots, self.model, self.progress)
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Saves what came after the last checkpoint."""
+        if self.progress.step % self.every:
+            save_checkpoint(self.snapshots, self.model, self.progress)
+
+
+class TimeLimit(keras.callbacks.Callback):
+    """Stops after so many minutes of training, those of earlier sessions counted in."""
+
+    def __init__(self, progress: Progress, max_minutes: float) -> None:
+        super().__init__()
+        self.progress = progress
+        self.max_seconds = 60 * max_minutes
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Stops when the time is over."""
+        if self.progress.seconds >= self.max_seconds:
+            self.model.stop_training = True
+
+
+class Signals(keras.callbacks.Callback):
+    """Ctrl-C and SIGTERM end the training after the current step; a second one ends it at once."""
+
+    caught: int | None = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Starts to listen."""
+        self._before = {number: signal.signal(number, self._note) for number in _ENDING}
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Stops if a signal came."""
+        if self.caught is not None:
+            self.model.stop_training = True
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Stops listening."""
+        self._forget()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.caught = number
+        self._forget()
+
+    def _forget(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def _perplexity(logs: dict[str, float]) -> float:
+    return math.exp(min(logs["cross_entropy"], 100.0))
+
+
+def _learning_rate(model: Any) -> float:
+    return float(model.optimizer.learning_rate)
+
+
+def _as_table(samples: list[tuple[str, str, str]]) -> str:
+    """Markdown, which TensorBoard renders."""
+    rows = [" | ".join(text.replace("|", "\\|") for text in sample) for sample in samples]
+    return "\n".join(["source | translation | reference", "---|---|---", *rows])

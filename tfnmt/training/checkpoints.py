@@ -1,0 +1,69 @@
+"""Checkpoints: all that a training needs to go on as if it had never stopped."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tfnmt.model.transformer import Transformer
+from tfnmt.progress import say
+from tfnmt.run import WEIGHTS, Run, Snapshots, snapshot_is_whole
+from tfnmt.training.trainer import Trainer
+
+OPTIMIZER = "optimizer.npz"
+STATE = "state.json"
+
+
+@dataclass
+class Progress:
+    """How far a training has come."""
+
+    step: int = 0  # updates made
+    epoch: int = 0  # whole passes over the data
+    batch: int = 0  # batches into the next one
+    tokens: int = 0  # real target tokens read
+    seconds: float = 0.0  # time spent in training, pauses left out
+    best_bleu: float = -1.0  # on val; below 0 before the first validation
+
+
+def save_checkpoint(snapshots: Snapshots, trainer: Trainer, progress: Progress) -> Path:
+    """Writes a checkpoint; it appears only when it is whole."""
+
+    def fill(folder: Path) -> None:
+        trainer.transformer.save_weights(folder / WEIGHTS)
+        arrays = [np.asarray(variable) for variable in trainer.optimizer.variables]
+        np.savez(folder / OPTIMIZER, *arrays)
+        (folder / STATE).write_text(json.dumps(asdict(progress), indent=1) + "\n")
+
+    return snapshots.write(progress.step, fill)
+
+
+def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
+    """Loads the newest checkpoint that is whole; without one the training is at its beginning."""
+    for path in reversed(run.checkpoints().all()):
+        if not snapshot_is_whole(path):
+            say(f"{path}: damaged, passed over; the checkpoint before it is used")
+            continue
+        trainer.transformer.load_weights(path / WEIGHTS)
+        with np.load(path / OPTIMIZER) as arrays:
+            for number, variable in enumerate(trainer.optimizer.variables):
+                variable.assign(arrays[f"arr_{number}"])
+        return Progress(**json.loads((path / STATE).read_text()))
+    return Progress()
+
+
+def save_weights(snapshots: Snapshots, transformer: Transformer, step: int) -> Path:
+    """Writes the weights alone, to translate with."""
+    return snapshots.write(step, lambda folder: transformer.save_weights(folder / WEIGHTS))
+
+
+def average_weights(paths: list[Path], transformer: Transformer) -> None:
+    """Gives the Transformer the mean of the weights of some snapshots (section 6.1)."""
+    sums = [np.zeros(variable.shape, np.float64) for variable in transformer.variables]
+    for path in paths:
+        transformer.load_weights(path / WEIGHTS)
+        for total, variable in zip(sums, transformer.variables, strict=True):
+            total += np.asarray(variable)
+    for total, variable in zip(sums, transformer.variables, strict=True):
+        variable.assign(total / len(paths))

@@ -1,0 +1,142 @@
+"""A whole training: from random weights, or from where it stopped, to the averaged model."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import keras
+import tensorflow as tf
+
+from tfnmt.config import Config
+from tfnmt.data.plan import Plan
+from tfnmt.data.prepared import Prepared
+from tfnmt.model.transformer import Transformer
+from tfnmt.progress import say
+from tfnmt.run import Run, write_atomically
+from tfnmt.training import callbacks
+from tfnmt.training.checkpoints import (
+    Progress,
+    average_weights,
+    restore_checkpoint,
+    save_weights,
+)
+from tfnmt.training.distribution import distribute_batches, make_strategy
+from tfnmt.training.trainer import Trainer
+
+MakeEvaluate = Callable[[Transformer], callbacks.Evaluate]
+"""Given the Transformer in training, something that validates it; training knows no more of that."""
+
+ENDLESS = 2**31
+"""Steps of a training that only the clock ends."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a training works with."""
+
+    config: Config
+    prepared: Prepared
+    run: Run
+    make_evaluate: MakeEvaluate
+
+
+def train(training: Training) -> int | None:
+    """Trains until the configuration's end; returns the signal that came before it, if one did."""
+    config, run = training.config, training.run
+    plan = make_plan(config, training.prepared)
+    strategy = make_strategy()
+    with strategy.scope():
+        keras.utils.set_random_seed(config.training.seed)
+        transformer = Transformer(config.model, training.prepared.tokenizer.vocab_size)
+        trainer = Trainer(transformer, config.training)
+        progress = restore_checkpoint(run, trainer)
+    _announce(training, plan, transformer, progress, strategy)
+
+    caught = _fit(training, plan, trainer, progress, strategy)
+    if caught is None:
+        _finish(training, transformer, progress)
+    return caught
+
+
+def make_plan(config: Config, prepared: Prepared) -> Plan:
+    """The batches of a training."""
+    data = config.data
+    return Plan(
+        prepared.source.lengths,
+        prepared.target.lengths,
+        data.batch_tokens,
+        data.max_length,
+        config.training.seed,
+    )
+
+
+def last_step(config: Config, plan: Plan) -> int:
+    """The update that the configuration ends at, unless the clock does first."""
+    limits = [ENDLESS]
+    if config.training.max_steps is not None:
+        limits.append(config.training.max_steps)
+    if config.training.max_epochs is not None:
+        limits.append(config.training.max_epochs * plan.batches_per_epoch)
+    return min(limits)
+
+
+def _fit(
+    training: Training,
+    plan: Plan,
+    trainer: Trainer,
+    progress: Progress,
+    strategy: tf.distribute.Strategy,
+) -> int | None:
+    """Runs `fit` from the progress to the end; returns the signal that ended it, if one did."""
+    config, run = training.config, training.run
+    end = last_step(config, plan)
+    if progress.step >= end:
+        return None
+    writer = tf.summary.create_file_writer(str(run.logs))
+    signals = callbacks.Signals()
+    chain = [
+        callbacks.Clock(progress, plan),
+        callbacks.Bar(progress, end if end < ENDLESS else None),
+        callbacks.TensorBoard(writer, progress, config.training.log_steps),
+        callbacks.Validator(training.make_evaluate(trainer.transformer), writer, run, progress),
+        callbacks.Checkpointer(run, config.training, progress),
+        signals,
+    ]
+    if config.training.max_minutes is not None:
+        chain.append(callbacks.TimeLimit(progress, config.training.max_minutes))
+    batches = distribute_batches(strategy, training.prepared, plan, progress.step)
+    trainer.fit(
+        batches, steps_per_epoch=end - progress.step, shuffle=False, verbose=0, callbacks=chain
+    )
+    writer.close()
+    return signals.caught
+
+
+def _announce(
+    training: Training,
+    plan: Plan,
+    transformer: Transformer,
+    progress: Progress,
+    strategy: tf.distribute.Strategy,
+) -> None:
+    left_out = len(training.prepared.source) - len(plan.rows)
+    if left_out:
+        say(f"{left_out:,} pairs are longer than data.max_length and are left out")
+    say(
+        f"{transformer.count_params():,} parameters, {len(plan.rows):,} pairs, "
+        f"{plan.batches_per_epoch:,} batches a pass, {strategy.num_replicas_in_sync} device(s)"
+    )
+    if progress.step:
+        say(f"going on after step {progress.step:,} of {training.run.path}")
+
+
+def _finish(training: Training, transformer: Transformer, progress: Progress) -> None:
+    """Averages the last checkpoints, scores the average, and marks the run as finished."""
+    run, count = training.run, training.config.training.average_last
+    snapshots = run.checkpoints().all()[-count:]
+    average_weights(snapshots, transformer)
+    save_weights(run.averaged, transformer, progress.step)
+    bleu = training.make_evaluate(transformer)().bleu
+    say(f"the average of the last {len(snapshots)} checkpoints: val BLEU {bleu:.2f}")
+    summary = {**asdict(progress), "averaged": len(snapshots), "averaged_bleu": bleu}
+    write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())
