@@ -7,7 +7,7 @@ imports TensorFlow, so that a mistyped key is reported within a second.
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -42,7 +42,8 @@ class DataConfig(Section):
         None, description="train on the first so many pairs only; null for all"
     )
     max_length: Annotated[int, Field(ge=2)] = Field(
-        128, description="leave out training pairs with more pieces than this on a side, eos counted"
+        128,
+        description="leave out training pairs with more pieces than this on a side, eos counted",
     )
     batch_tokens: Count = Field(
         4096, description="rows x the longer padded side of a batch, over all replicas"
@@ -126,7 +127,9 @@ class TrainingConfig(Section):
     checkpoint_steps: Count = Field(1000, description="updates from one checkpoint to the next")
     validation_steps: Count = Field(1000, description="updates from one validation to the next")
     keep_last: Count = Field(5, description="checkpoints kept")
-    average_last: Count = Field(5, description="last checkpoints averaged into averaged/ at the end")
+    average_last: Count = Field(
+        5, description="last checkpoints averaged into averaged/ at the end"
+    )
     log_steps: Count = Field(50, description="updates from one TensorBoard point to the next")
 
     @model_validator(mode="after")
@@ -289,7 +292,7 @@ def _problem(detail: dict[str, Any]) -> str:
 def _keys(section: str) -> list[str]:
     """The keys of a section; a section has no optional or nested type."""
     annotation = Config.model_fields[section].annotation
-    assert annotation is not None and not get_args(annotation)
+    assert annotation is not None
     return list(annotation.model_fields)
 
 

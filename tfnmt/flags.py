@@ -21,11 +21,15 @@ HELP = ("--help", "-h", "--helpshort", "--helpfull", "-help", "-helpshort")
 Main = Callable[[Any, list[str]], None]
 
 
-def define_folders(values: FlagValues) -> None:
-    """`--data_dir` and `--cache_dir`: where corpora lie and where prepared ones go."""
+def define_data_dir(values: FlagValues) -> None:
+    """`--data_dir`: where corpora lie."""
     flags.DEFINE_string(
         "data_dir", None, "folder of the corpora (default: data/)", flag_values=values
     )
+
+
+def define_cache_dir(values: FlagValues) -> None:
+    """`--cache_dir`: where prepared corpora go."""
     flags.DEFINE_string(
         "cache_dir", None, "folder for prepared corpora (default: .cache/)", flag_values=values
     )

@@ -1,13 +1,13 @@
 """The run folder: what lies where, and which weights stand for the run.
 
-    config.yaml          the resolved configuration
-    tokenizer.model      the SentencePiece model
-    checkpoints/<step>/  the last checkpoints, each a folder renamed into place when complete
-    best/<step>/         the checkpoint with the best validation BLEU
-    averaged/<step>/     the mean of the last checkpoints, written when training ends
-    logs/                TensorBoard
-    evaluations.jsonl    one line an evaluation
-    summary.json         what the finished training came to; absent until then
+config.yaml          the resolved configuration
+tokenizer.model      the SentencePiece model
+checkpoints/<step>/  the last checkpoints, each a folder renamed into place when complete
+best/<step>/         the checkpoint with the best validation BLEU
+averaged/<step>/     the mean of the last checkpoints, written when training ends
+logs/                TensorBoard
+evaluations.jsonl    one line an evaluation
+summary.json         what the finished training came to; absent until then
 """
 
 import hashlib
@@ -165,6 +165,12 @@ class Run:
         """Adds a line to evaluations.jsonl."""
         with self.evaluations_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(evaluation, ensure_ascii=False) + "\n")
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The evaluations so far, the oldest first."""
+        if not self.evaluations_path.is_file():
+            return []
+        return [json.loads(line) for line in self.evaluations_path.open(encoding="utf-8")]
 
     @property
     def _config_path(self) -> Path:

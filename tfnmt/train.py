@@ -25,7 +25,7 @@ from tfnmt.config import (
 from tfnmt.data.corpora import open_corpus, split_name
 from tfnmt.data.prepared import Prepared, prepare
 from tfnmt.errors import UsageError
-from tfnmt.flags import define_folders, run
+from tfnmt.flags import define_cache_dir, define_data_dir, run
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
@@ -50,7 +50,8 @@ flags.DEFINE_string("run_dir", None, "where the run is kept", flag_values=FLAGS)
 flags.DEFINE_multi_string(
     "set", [], "a key of the configuration, as in model.d_model=128", flag_values=FLAGS
 )
-define_folders(FLAGS)
+define_data_dir(FLAGS)
+define_cache_dir(FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
@@ -121,9 +122,7 @@ def default_run_dir(values: Any, config: Config) -> Path:
     return home() / "runs" / f"{name}-{data.source}-{data.target}"
 
 
-def _train(
-    config: Config, prepared: Prepared, run_folder: Run, val: list[tuple[str, str]]
-) -> None:
+def _train(config: Config, prepared: Prepared, run_folder: Run, val: list[tuple[str, str]]) -> None:
     import_tensorflow()
     from tfnmt.training.training import Training, train
 

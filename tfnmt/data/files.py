@@ -1,7 +1,7 @@
 """Parallel text in files: line N of one file translates line N of the other."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
@@ -11,19 +11,30 @@ Pair = tuple[str, str]
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a UTF-8 file without their ends.
+    """The lines of a UTF-8 file without their ends."""
+    try:
+        with path.open("rb") as file:
+            yield from decode_lines(file, str(path))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; expected UTF-8 text there") from error
+
+
+def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    r"""The lines of a binary stream as text without their ends; `name` is for messages.
 
     Only \n (or \r\n) ends a line: the other characters that Unicode calls line separators occur
     inside sentences, and would shift all that follows. A byte order mark is passed over.
     """
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                yield _decode(line, path, number)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; expected UTF-8 text there") from error
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line); convert the "
+                "text, with iconv for instance"
+            ) from error
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[Pair]:
@@ -42,13 +53,3 @@ def read_pairs(source: Path, target: Path) -> Iterator[Pair]:
         count += 1
     if count == 0:
         raise UserError(f"{source}: no text in it; a sentence a line is expected")
-
-
-def _decode(line: bytes, path: Path, number: int) -> str:
-    try:
-        return line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line); convert the file, "
-            "with iconv for instance"
-        ) from error

@@ -70,7 +70,7 @@ class Plan:
 
 
 def padded_lengths(lengths: np.ndarray, max_length: int) -> np.ndarray:
-    """Lengths rounded up to their bucket: to a multiple of 2, from 32 on of 4, from 64 on of 8, ..."""
+    """Lengths rounded up to their bucket: a multiple of 2, from 32 on of 4, from 64 on of 8, ..."""
     grain = 2 ** np.maximum(1, np.floor(np.log2(lengths)).astype(int) - 3)
     return np.minimum(-(-lengths // grain) * grain, max_length)
 

@@ -143,6 +143,4 @@ def _content(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror}; the training text is expected there"
-        ) from error
+        raise UserError(f"{path}: {error.strerror}; the training text is expected there") from error

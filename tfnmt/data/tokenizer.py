@@ -66,7 +66,10 @@ class Tokenizer:
 
 def _complaint(vocab_size: int, complaint: str) -> UserError:
     """SentencePiece's complaint about the vocabulary, by the key's name and with what would fit."""
-    for pattern, bound in ((r"<= (\d+)", "at most"), (r"required_chars\. \d+ vs (\d+)", "at least")):
+    for pattern, bound in (
+        (r"<= (\d+)", "at most"),
+        (r"required_chars\. \d+ vs (\d+)", "at least"),
+    ):
         found = re.search(pattern, complaint)
         if found:
             return UsageError(

@@ -82,11 +82,9 @@ def _join(*words: str) -> str:
 
 @cache
 def _noun_phrase(noun: Noun, determiner: Determiner, adjective: Adjective | None) -> Phrase:
-    """The old dog, of the old dog ...: determiner and adjective agree with the noun."""
-    article, quality = determiner.english, adjective.english if adjective else ""
-    thing = noun.english[determiner.is_plural]
-    if article == "a" and (quality or thing)[0] in "aeiou":
-        article = "an"
+    """The old dog: in German, determiner and adjective agree with the noun."""
+    rest = _join(adjective.english if adjective else "", noun.english[determiner.is_plural])
+    article = "an" if determiner.english == "a" and rest[0] in "aeiou" else determiner.english
     column = Gender.PLURAL if determiner.is_plural else noun.gender
     german = tuple(
         _join(
@@ -97,7 +95,7 @@ def _noun_phrase(noun: Noun, determiner: Determiner, adjective: Adjective | None
         for case in Case
     )
     person = Person.PLURAL if determiner.is_plural else Person.THIRD
-    return Phrase((_join(article, quality, thing),) * 3, german, person, noun)
+    return Phrase((_join(article, rest),) * 3, german, person, noun)
 
 
 @cache
@@ -217,6 +215,15 @@ class Sentence(NamedTuple):
     bonds: tuple[Bond, ...]
 
 
+PLAIN_VERBS = tuple(verb for verb in VERBS if not verb.reports)
+REPORTING_VERBS = tuple(verb for verb in VERBS if verb.reports)
+VERBS_WITH: dict[Noun, tuple[Verb, ...]] = {
+    noun: tuple(verb for verb in VERBS if noun in verb.objects)
+    for noun in OBJECTS["anything"]
+    if isinstance(noun, Noun)
+}
+
+
 class Author:
     """Draws sentences: each production of the grammar is a method.
 
@@ -230,7 +237,7 @@ class Author:
             *[self._statement] * 6,
             *[self._explanation] * 3,
             *[self._report] * 2,
-            *[self._question] * 1,
+            self._question,
         )
 
     def sentence(self) -> Sentence:
@@ -375,14 +382,6 @@ def _written(text: str, mark: str) -> str:
     text = ",".join(filter(None, text.split(" ,")))
     return text[0].upper() + text[1:] + mark
 
-
-PLAIN_VERBS = tuple(verb for verb in VERBS if not verb.reports)
-REPORTING_VERBS = tuple(verb for verb in VERBS if verb.reports)
-VERBS_WITH: dict[Noun, tuple[Verb, ...]] = {
-    noun: tuple(verb for verb in VERBS if noun in verb.objects)
-    for noun in OBJECTS["anything"]
-    if isinstance(noun, Noun)
-}
 
 HELD_OUT: frozenset[Bond] = frozenset(
     (verb.english[0], noun.english[0])

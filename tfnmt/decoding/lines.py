@@ -38,7 +38,7 @@ def _translate_window(translate: Translate, lines: list[str]) -> list[Translatio
         result = translate(tf.constant([lines[row].encode(errors="replace") for row in rows]))
         columns = (result[name].numpy() for name in ("translation", "score", "truncated"))
         for row, text, score, truncated in zip(rows, *columns, strict=True):
-            answers[row] = Translation(text.decode(), float(score), bool(truncated))
+            answers[row] = Translation(_one_line(text), float(score), bool(truncated))
     return answers
 
 
@@ -51,3 +51,8 @@ def _batches(lines: list[str]) -> Iterator[list[int]]:
         size = max(1, min(MAX_ROWS, MAX_CHARACTERS // len(lines[rows[start]])))
         yield rows[start : start + size]
         start += size
+
+
+def _one_line(text: bytes) -> str:
+    """Byte pieces can spell a line break; a line's translation is a line."""
+    return text.decode().replace("\n", " ").replace("\r", " ")

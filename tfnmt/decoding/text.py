@@ -6,8 +6,13 @@ import keras_nlp
 import tensorflow as tf
 
 from tfnmt.data.tokenizer import BOS, EOS, PAD
+from tfnmt.quiet import silent_stderr
 
 Tensor = Any
+
+
+TEXT = tf.TensorSpec([None], tf.string, name="text")
+TOKENS = tf.TensorSpec([None, None], tf.int32, name="tokens")
 
 
 class Source(NamedTuple):
@@ -25,10 +30,14 @@ class TextCodec:
     """
 
     def __init__(self, tokenizer_model: bytes, max_source_length: int) -> None:
-        self.pieces = keras_nlp.tokenizers.SentencePieceTokenizer(proto=tokenizer_model)
+        with silent_stderr():  # SentencePiece announces its normalizer
+            self.pieces = keras_nlp.tokenizers.SentencePieceTokenizer(proto=tokenizer_model)
         self.max_pieces = max_source_length - 1  # and eos
+        # Graphs, also when called outside of one: there keras_nlp would answer with lists.
+        self.encode = tf.function(self._encode, input_signature=[TEXT], autograph=False)
+        self.decode = tf.function(self._decode, input_signature=[TOKENS], autograph=False)
 
-    def encode(self, text: Tensor) -> Source:
+    def _encode(self, text: Tensor) -> Source:
         """[B] strings -> their ids; a longer text than `max_source_length` is cut."""
         pieces = self.pieces.tokenize(_valid(text))  # [B, (S)]
         truncated = pieces.row_lengths() > self.max_pieces
@@ -38,7 +47,7 @@ class TextCodec:
         missing = tf.maximum(1 - tf.shape(tokens)[1], 0)
         return Source(tf.pad(tokens, [[0, 0], [0, missing]]), truncated)
 
-    def decode(self, tokens: Tensor) -> Tensor:
+    def _decode(self, tokens: Tensor) -> Tensor:
         """[B, T] ids -> [B] strings; bos, eos and padding leave no trace."""
         is_piece = (tokens != PAD) & (tokens != BOS) & (tokens != EOS)
         return _valid(self.pieces.detokenize(tf.ragged.boolean_mask(tokens, is_piece)))

@@ -8,12 +8,10 @@ import tensorflow as tf
 from tfnmt.config import Config, DecodingConfig
 from tfnmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from tfnmt.decoding.search import Hypotheses, Search, Step, beam_search, greedy_search
-from tfnmt.decoding.text import TextCodec
+from tfnmt.decoding.text import TEXT, TextCodec
 from tfnmt.model.transformer import Transformer
 
 Tensor = Any
-
-TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 
 class Translator:
@@ -30,8 +28,9 @@ class Translator:
         self.transformer = transformer
         self.codec = TextCodec(tokenizer_model, decoding.max_source_length)
         self.decoding = decoding
-        self.translate = tf.function(self._translate, input_signature=[TEXT])
-        self.greedy = tf.function(self._greedy, input_signature=[TEXT])
+        # Nothing in there is for AutoGraph to rewrite, and its looking costs seconds.
+        self.translate = tf.function(self._translate, input_signature=[TEXT], autograph=False)
+        self.greedy = tf.function(self._greedy, input_signature=[TEXT], autograph=False)
 
     def search(self, source: Tensor) -> Hypotheses:
         """[B, S] ids, eos last -> the best hypothesis: tokens [B, 1, T], scores [B, 1]."""

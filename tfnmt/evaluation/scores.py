@@ -17,12 +17,12 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`{"bleu": {"score", "low", "high", "signature"}, "chrf": ..., "ter": ...}`."""
     return {
-        name: _with_interval(metric, hypotheses, references)
+        name: with_interval(metric, hypotheses, references)
         for name, metric in (("bleu", BLEU()), ("chrf", CHRF()), ("ter", TER()))
     }
 
 
-def _with_interval(
+def with_interval(
     metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, Any]:
     """A score with the interval that resampling the sentences gives."""

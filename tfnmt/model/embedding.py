@@ -12,7 +12,7 @@ class Embedding(keras.layers.Layer):
     """x = table[token] * sqrt(d_model), and back: logits = hidden . table^T.
 
     The table is drawn from normal(0, 1/sqrt(d_model)): scaled, an embedding has unit variance, and
-    as an output projection the table gives logits of unit variance. Keras' own default fits neither.
+    as an output projection the table gives logits of unit variance. Keras' default fits neither.
     """
 
     def __init__(self, vocab_size: int, d_model: int, **kwargs: Any) -> None:

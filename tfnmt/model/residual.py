@@ -12,7 +12,7 @@ Tensor = Any
 class Residual(keras.layers.Layer):
     """Post-norm, the paper's: Norm(x + Dropout(f(x))). Pre-norm: x + Dropout(f(Norm(x))).
 
-    The one place that knows the difference. A layer runs its sublayer f between `enter` and `leave`:
+    The one place that knows the difference. A sublayer f runs between `enter` and `leave`:
 
         x = residual.leave(x, f(residual.enter(x)), seed)
     """

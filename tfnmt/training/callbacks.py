@@ -87,7 +87,7 @@ class Bar(keras.callbacks.Callback):
 
 
 class TensorBoard(keras.callbacks.Callback):
-    """Scalars of every `log_steps`-th update; Keras' own callback knows neither tokens nor steps."""
+    """Scalars of every `log_steps`-th update; Keras' callback knows neither tokens nor steps."""
 
     def __init__(self, writer: Any, progress: Progress, log_steps: int) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class Validator(keras.callbacks.Callback):
 
 
 class Checkpointer(keras.callbacks.Callback):
-    """Writes a checkpoint every `checkpoint_steps` and when training ends; goes after validation."""
+    """Writes a checkpoint every `checkpoint_steps` and at the end; goes after validation."""
 
     def __init__(self, run: Run, config: TrainingConfig, progress: Progress) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ def make_strategy() -> tf.distribute.Strategy:
 def distribute_batches(
     strategy: tf.distribute.Strategy, prepared: Prepared, plan: Plan, first_step: int
 ) -> Any:
-    """The endless batches from a step on as `((source, target_in), target_out)`, a shard a replica."""
+    """The endless batches from a step on: `((source, target_in), target_out)`, a shard a replica."""
     ids = tf.TensorSpec((None, None), tf.int32)
 
     def feed(_: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -32,8 +32,8 @@ def distribute_batches(
                 yield (batch.source, batch.target_in), batch.target_out
 
         # TensorFlow hands the elements to the replicas in turn.
-        return tf.data.Dataset.from_generator(generate, output_signature=((ids, ids), ids)).prefetch(
-            2 * strategy.num_replicas_in_sync
-        )
+        return tf.data.Dataset.from_generator(
+            generate, output_signature=((ids, ids), ids)
+        ).prefetch(2 * strategy.num_replicas_in_sync)
 
     return strategy.distribute_datasets_from_function(feed)

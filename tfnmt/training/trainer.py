@@ -74,6 +74,12 @@ class Trainer(keras.Model):
             "gradient_norm": norm,
         }
 
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        """Does nothing: model and optimizer are built already.
+
+        Keras 3.15 would average the replicas' first batches here, which differ in shape.
+        """
+
     def _dropout_seed(self, context: Any) -> Tensor:
         """[2]: the run's seed, and a number that no other step and replica has."""
         step = tf.cast(self.optimizer.iterations, tf.int32)

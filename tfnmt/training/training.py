@@ -24,7 +24,7 @@ from tfnmt.training.distribution import distribute_batches, make_strategy
 from tfnmt.training.trainer import Trainer
 
 MakeEvaluate = Callable[[Transformer], callbacks.Evaluate]
-"""Given the Transformer in training, something that validates it; training knows no more of that."""
+"""Given the Transformer in training, something that validates it: all that training knows."""
 
 ENDLESS = 2**31
 """Steps of a training that only the clock ends."""

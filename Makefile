@@ -1,0 +1,47 @@
+# `make help` lists the targets.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format
+
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
+	then command -v $$name; break; fi; done)
+BIN := .venv/bin
+RUN := runs/demo
+EXPORT := export/models/demo
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.venv/.installed: requirements.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "tfnmt needs Python 3.11, 3.12 or 3.13; none was found" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: .venv/.installed ## train on the toy corpus, score, export, translate
+	@$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(RUN)
+	@$(BIN)/python -m tfnmt.evaluate --model=$(RUN) --split=test
+	@rm -rf $(EXPORT)
+	@$(BIN)/python -m tfnmt.export --model=$(RUN) --output=$(EXPORT)
+	@echo && echo "The exported model, loaded in a fresh process, translates:" && echo
+	@$(BIN)/python -m tfnmt.translate --model=$(EXPORT) --input=export/demo.en
+	@echo && echo "Next:  $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"...\""
+	@echo "       $(BIN)/python -m tfnmt.train --train=my.en,my.de"
+	@echo "       $(BIN)/tensorboard --logdir=$(RUN)/logs"
+
+test: .venv/.installed ## run the tests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: .venv/.installed ## run the tests, the slow ones too
+	$(BIN)/python -m pytest
+
+check: .venv/.installed ## formatting, lint, types, imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.installed ## format the code and mend what lint can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .

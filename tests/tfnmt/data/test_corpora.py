@@ -1,0 +1,198 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tfnmt.config import DataConfig
+from tfnmt.data.corpora import CORPORA, HELD_OUT, Corpus, open_corpus, split_name
+from tfnmt.data.files import Pair
+from tfnmt.errors import UsageError, UserError
+
+NOWHERE = Path("/nowhere")
+
+
+def named(corpus: str, source: str, target: str) -> DataConfig:
+    return DataConfig(corpus=corpus, source=source, target=target)
+
+
+def own_text(folder: Path, rows: int, val: bool = False) -> DataConfig:
+    for language, word in (("en", "row"), ("de", "Zeile")):
+        lines = "".join(f"{word} {number}\n" for number in range(rows))
+        (folder / f"my.{language}").write_text(lines)
+        (folder / f"dev.{language}").write_text(f"{word} of val\n")
+    files = {
+        stem: (str(folder / f"{stem}.en"), str(folder / f"{stem}.de")) for stem in ("my", "dev")
+    }
+    return DataConfig(corpus=None, train=files["my"], val=files["dev"] if val else None)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def held_out(data: DataConfig, seed: int) -> tuple[list[Pair], list[Pair]]:
+    corpus = open_corpus(data, seed, NOWHERE)
+    return list(corpus.pairs("train")), list(corpus.pairs("val"))
+
+
+def problems(corpus: Corpus, split: str) -> Sequence[str]:
+    with pytest.raises(UserError) as caught:
+        list(corpus.pairs(split))
+    return caught.value.problems
+
+
+def test_a_corpus_in_one_folder_goes_in_every_direction(tmp_path: Path) -> None:
+    texts = {"val.en": "dog\ncat\n", "val.de": "Hund\nKatze\n", "val.fr": "chien\nchat\n"}
+    write(tmp_path / "multi30k", texts)
+    for source in ("en", "de", "fr"):
+        for target in {"en", "de", "fr"} - {source}:
+            corpus = open_corpus(named("multi30k", source, target), 1, tmp_path)
+            lines = (texts[f"val.{side}"].split() for side in (source, target))
+            assert list(corpus.pairs("val")) == list(zip(*lines, strict=True))
+
+
+def test_pairs_that_are_not_parallel_have_folders_of_their_own(tmp_path: Path) -> None:
+    write(tmp_path / "wmt14" / "de-en", {"train.de": "Hund\n", "train.en": "dog\n"})
+    write(tmp_path / "wmt14" / "fr-en", {"train.fr": "chat\n", "train.en": "cat\n"})
+    expected = {
+        ("en", "de"): ("dog", "Hund"),
+        ("de", "en"): ("Hund", "dog"),
+        ("en", "fr"): ("cat", "chat"),
+        ("fr", "en"): ("chat", "cat"),
+    }
+    for (source, target), pair in expected.items():
+        corpus = open_corpus(named("wmt14", source, target), 1, tmp_path)
+        assert list(corpus.pairs("train")) == [pair]
+
+
+def test_missing_files_are_all_named_where_they_are_expected(tmp_path: Path) -> None:
+    corpus = open_corpus(named("wmt14", "en", "de"), 1, tmp_path)
+    folder = tmp_path / "wmt14" / "de-en"
+    assert problems(corpus, "train") == (
+        f"{folder / 'train.en'}: no such file; the train text is expected there",
+        f"{folder / 'train.de'}: no such file; the train text is expected there",
+    )
+    write(folder, {"train.en": "dog\n"})
+    assert len(problems(corpus, "train")) == 1
+    assert problems(corpus, "train")[0].startswith(f"{folder / 'train.de'}: ")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "split", "name"),
+    [
+        ("multi30k", "train", "train"),
+        ("multi30k", "val", "val"),
+        ("multi30k", "test", "test_2016_flickr"),
+        ("multi30k", "test_2016_flickr", "test_2016_flickr"),
+        ("wmt14", "train", "train"),
+        ("wmt14", "val", "newstest2013"),
+        ("wmt14", "test", "newstest2014"),
+        ("wmt14", "newstest2014", "newstest2014"),
+    ],
+)
+def test_a_split_has_the_corpus_own_name(corpus: str, split: str, name: str) -> None:
+    data = named(corpus, "en", "de")
+    opened = open_corpus(data, 1, NOWHERE)
+    assert split_name(data, opened, split) == name
+    assert [path.name for path in opened.files(name)] == [f"{name}.en", f"{name}.de"]
+
+
+def test_an_unknown_corpus_is_told_which_there_are() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_corpus(named("wmt15", "en", "de"), 1, NOWHERE)
+    assert str(caught.value).startswith("data.corpus: no corpus 'wmt15'; there are ")
+    assert all(name in str(caught.value) for name in CORPORA)
+
+
+def test_an_unknown_direction_is_told_which_there_are() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_corpus(named("wmt14", "de", "fr"), 1, NOWHERE)
+    assert str(caught.value) == (
+        "data.corpus: wmt14 has no de-fr; it has de-en, en-de, en-fr, fr-en"
+    )
+
+
+def test_an_unknown_split_is_told_which_there_are() -> None:
+    data = named("wmt14", "en", "de")
+    with pytest.raises(UsageError) as caught:
+        split_name(data, open_corpus(data, 1, NOWHERE), "dev")
+    assert str(caught.value) == (
+        "--split=dev: this corpus has no such split; "
+        "it has train, newstest2013, newstest2014, val, test"
+    )
+
+
+def test_own_text_has_no_test_split(tmp_path: Path) -> None:
+    data = own_text(tmp_path, 20)
+    with pytest.raises(UsageError, match=r"it has train, val$"):
+        split_name(data, open_corpus(data, 1, NOWHERE), "test")
+
+
+def test_own_text_with_validation_files_is_those_files(tmp_path: Path) -> None:
+    train, val = held_out(own_text(tmp_path, 3, val=True), seed=1)
+    assert train == [(f"row {number}", f"Zeile {number}") for number in range(3)]
+    assert val == [("row of val", "Zeile of val")]
+
+
+@pytest.mark.parametrize(("rows", "held"), [(10, 1), (19, 1), (200, 20), (12_000, HELD_OUT)])
+def test_without_validation_files_at_most_a_tenth_is_held_out(
+    tmp_path: Path, rows: int, held: int
+) -> None:
+    train, val = held_out(own_text(tmp_path, rows), seed=1)
+    every = [(f"row {number}", f"Zeile {number}") for number in range(rows)]
+    assert len(val) == held
+    assert sorted(train + val) == sorted(every)
+    rest = set(train)
+    assert train == [pair for pair in every if pair in rest]
+
+
+def test_held_out_rows_hang_on_the_seed_alone(tmp_path: Path) -> None:
+    data = own_text(tmp_path, 200)
+    assert held_out(data, seed=1) == held_out(data, seed=1)
+    assert set(held_out(data, seed=1)[1]) != set(held_out(data, seed=2)[1])
+
+
+def test_held_out_rows_are_spread_over_the_text(tmp_path: Path) -> None:
+    numbers = [int(source.split()[1]) for source, _ in held_out(own_text(tmp_path, 200), 1)[1]]
+    assert min(numbers) < 50
+    assert max(numbers) >= 150
+
+
+def test_holding_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held_out(own_text(tmp_path, 200), seed=1)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "tfnmt: no --val: the last 20 rows of a seeded shuffle are held out" in captured.err
+
+
+def test_too_few_rows_cannot_be_held_out(tmp_path: Path) -> None:
+    corpus = open_corpus(own_text(tmp_path, 9), 1, NOWHERE)
+    for split in ("train", "val"):
+        lines = problems(corpus, split)
+        assert len(lines) == 1
+        assert lines[0].startswith(f"{tmp_path / 'my.en'}: 9 pairs are too few")
+        assert "--val" in lines[0]
+
+
+@pytest.mark.parametrize(("corpus", "answer"), [("copy", "copied"), ("reverse", "reversed")])
+def test_a_built_in_corpus_goes_both_ways(corpus: str, answer: str) -> None:
+    forwards = open_corpus(named(corpus, "digits", answer), 1, NOWHERE)
+    backwards = open_corpus(named(corpus, answer, "digits"), 1, NOWHERE)
+    pairs = list(forwards.pairs("val"))
+    assert [(target, source) for source, target in pairs] == list(backwards.pairs("val"))
+    assert len(pairs) == 500
+    assert forwards.splits == ("train", "val", "test")
+    assert forwards.files("train") == ()
+
+
+def test_the_reversed_corpus_is_reversed() -> None:
+    corpus = open_corpus(named("reverse", "digits", "reversed"), 1, NOWHERE)
+    assert all(source == target[::-1] for source, target in corpus.pairs("test"))
+
+
+@pytest.mark.parametrize(("source", "target"), [("en", "de"), ("digits", "reversed")])
+def test_a_built_in_corpus_has_its_own_languages_only(source: str, target: str) -> None:
+    with pytest.raises(UsageError, match=r"copy has no .*; it has copied-digits, digits-copied"):
+        open_corpus(named("copy", source, target), 1, NOWHERE)

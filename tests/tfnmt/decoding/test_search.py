@@ -1,0 +1,246 @@
+"""Search over step functions that are tables: no model is needed to see what it does."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfnmt.decoding.search import Search, beam_search, greedy_search, length_penalty
+
+BOS, EOS = 1, 2
+Logits = Callable[[tuple[int, ...]], np.ndarray]
+
+
+def step_of(logits: Logits, vocab_size: int) -> Any:
+    """A step whose cache is the prefix itself: wrong reordering of it gives wrong logits."""
+
+    def look_up(tokens: np.ndarray, position: np.ndarray, cache: np.ndarray) -> Any:
+        prefixes = cache.copy()
+        prefixes[:, position] = tokens
+        rows = [logits(tuple(row[: position + 1].tolist())) for row in prefixes]
+        return np.stack(rows).astype("float32"), prefixes
+
+    def step(tokens: Any, position: Any, cache: Any) -> Any:
+        found, prefixes = tf.numpy_function(
+            look_up, [tokens, position, cache], [tf.float32, tf.int32]
+        )
+        found.set_shape([None, vocab_size])
+        prefixes.set_shape(cache.shape)
+        return found, prefixes
+
+    return step
+
+
+def prefixes(rows: int, longest: int) -> Any:
+    """An empty cache."""
+    return tf.zeros([rows, longest], tf.int32)
+
+
+def random_logits(seed: int, vocab_size: int) -> Logits:
+    table: dict[tuple[int, ...], np.ndarray] = {}
+
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        if prefix not in table:
+            random = np.random.default_rng([seed, *prefix])
+            table[prefix] = 2 * random.standard_normal(vocab_size)
+        return table[prefix]
+
+    return logits
+
+
+def score_of(tokens: tuple[int, ...], logits: Logits, alpha: float) -> float:
+    """The score of ids by definition."""
+    log_prob, prefix = 0.0, (BOS,)
+    for token in tokens:
+        found = logits(prefix)
+        log_prob += found[token] - np.log(np.exp(found).sum())
+        prefix += (token,)
+    return log_prob / ((5 + len(tokens)) / 6) ** alpha
+
+
+def every_sentence(vocab_size: int, longest: int) -> list[tuple[int, ...]]:
+    return [
+        (*body, EOS)
+        for length in range(longest)
+        for body in itertools.product([t for t in range(vocab_size) if t != EOS], repeat=length)
+    ]
+
+
+def found(hypotheses: Any, row: int = 0, rank: int = 0) -> tuple[tuple[int, ...], float]:
+    """A hypothesis as ids up to its eos, and its score."""
+    tokens = hypotheses.tokens[row, rank].numpy().tolist()
+    if EOS in tokens:
+        tokens = tokens[: tokens.index(EOS) + 1]
+    return tuple(tokens), float(hypotheses.scores[row, rank])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_everything_finds_what_enumeration_finds(seed: int, alpha: float) -> None:
+    vocab_size, longest, best = 3, 4, 3
+    logits = random_logits(seed, vocab_size)
+    hypotheses = beam_search(
+        step_of(logits, vocab_size), prefixes(1, longest), tf.constant([longest]),
+        Search(BOS, EOS, vocab_size**longest, alpha, best),
+    )  # fmt: skip
+    scored = sorted(
+        ((score_of(s, logits, alpha), s) for s in every_sentence(vocab_size, longest)), reverse=True
+    )
+    for rank, (score, tokens) in enumerate(scored[:best]):
+        assert found(hypotheses, rank=rank) == (tokens, pytest.approx(score, abs=1e-4))
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_score_is_that_of_its_ids(beam_size: int, alpha: float) -> None:
+    logits = random_logits(7, 6)
+    hypotheses = beam_search(
+        step_of(logits, 6), prefixes(1, 8), tf.constant([8]), Search(BOS, EOS, beam_size, alpha)
+    )
+    tokens, score = found(hypotheses)
+    assert score == pytest.approx(score_of(tokens, logits, alpha), abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_beam_of_one_is_greedy_without_length_penalty(seed: int) -> None:
+    step, cache, limits = step_of(random_logits(seed, 5), 5), prefixes(1, 7), tf.constant([7])
+    greedy = greedy_search(step, cache, limits, Search(BOS, EOS, 1, 0.0))
+    beam = beam_search(step, cache, limits, Search(BOS, EOS, 1, 0.0))
+    assert found(beam) == (found(greedy)[0], pytest.approx(found(greedy)[1], abs=1e-5))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_beam_of_one_never_scores_below_greedy(seed: int) -> None:
+    step, cache, limits = step_of(random_logits(seed, 5), 5), prefixes(1, 7), tf.constant([7])
+    greedy = greedy_search(step, cache, limits, Search(BOS, EOS, 1, 1.0))
+    beam = beam_search(step, cache, limits, Search(BOS, EOS, 1, 1.0))
+    assert found(beam)[1] >= found(greedy)[1] - 1e-5
+
+
+A, B = 3, 4
+TREE = {
+    #            +-- A 0.6 --+-- eos 0.4    0.6 * 0.4 = 0.24, greedy's
+    #            |           +-- B   0.6 -- eos 0.3 (then worse)
+    #      bos --+
+    #            +-- B 0.4 ----- eos 0.9    0.4 * 0.9 = 0.36, the best
+    (BOS,): {A: 0.6, B: 0.4},
+    (BOS, A): {B: 0.6, EOS: 0.4},
+    (BOS, A, B): {EOS: 0.3, A: 0.35, B: 0.35},
+    (BOS, B): {EOS: 0.9, A: 0.1},
+}
+
+
+def tree_logits(prefix: tuple[int, ...]) -> np.ndarray:
+    probabilities = np.full(5, 1e-9)
+    for token, probability in TREE.get(prefix, {EOS: 1.0}).items():
+        probabilities[token] = probability
+    return np.log(probabilities)
+
+
+def test_a_beam_finds_the_branch_that_greedy_passes_by() -> None:
+    step, cache, limits = step_of(tree_logits, 5), prefixes(1, 4), tf.constant([4])
+    greedy, _ = found(greedy_search(step, cache, limits, Search(BOS, EOS, 1, 0.0)))
+    tokens, score = found(beam_search(step, cache, limits, Search(BOS, EOS, 2, 0.0)))
+    assert greedy[0] == A
+    assert tokens == (B, EOS)
+    assert np.exp(score) == pytest.approx(0.4 * 0.9, abs=1e-4)
+
+
+def test_length_penalty_is_equation_14() -> None:
+    assert length_penalty(1, 0.6).numpy() == pytest.approx(1.0)
+    assert length_penalty(7, 0.6).numpy() == pytest.approx(2**0.6)
+    assert length_penalty(7, 0.0).numpy() == 1.0
+
+
+def test_a_length_penalty_can_turn_the_longer_sentence_into_the_better_one() -> None:
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        """eos at once: 0.55. A A A A A eos: 0.45."""
+        probabilities = np.full(4, 1e-9)
+        if prefix == (BOS,):
+            probabilities[[EOS, A]] = 0.55, 0.45
+        else:
+            probabilities[A if len(prefix) < 6 else EOS] = 1.0
+        return np.log(probabilities)
+
+    def best(alpha: float) -> tuple[int, ...]:
+        search = Search(BOS, EOS, 2, alpha)
+        return found(beam_search(step_of(logits, 4), prefixes(1, 8), tf.constant([8]), search))[0]
+
+    assert best(0.0) == (EOS,)
+    assert best(1.0) == (A, A, A, A, A, EOS)
+
+
+def counting(step: Any) -> tuple[Any, list[int]]:
+    calls: list[int] = []
+
+    def counted(tokens: Any, position: Any, cache: Any) -> Any:
+        calls.append(int(position))
+        return step(tokens, position, cache)
+
+    return counted, calls
+
+
+def test_search_stops_when_nothing_can_get_better_and_not_before() -> None:
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        """eos with 0.9 at every step: nothing that goes on can beat ending at once."""
+        return np.log([1e-9, 1e-9, 0.9, 0.1])
+
+    step, calls = counting(step_of(logits, 4))
+    beam_search(step, prefixes(1, 30), tf.constant([30]), Search(BOS, EOS, 2, 0.0))
+    assert calls == [0]
+    # With alpha 1 a hypothesis of 30 pieces divides by 35/6: log 0.1 / 5.8 is above log 0.9 / 1 no
+    # more after a few steps, but it was after one.
+    step, calls = counting(step_of(logits, 4))
+    beam_search(step, prefixes(1, 200), tf.constant([200]), Search(BOS, EOS, 2, 1.0))
+    assert 1 < len(calls) < 200
+
+
+def test_without_any_eos_the_live_hypothesis_is_given_as_it_is() -> None:
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        return np.log([1e-30, 1e-30, 1e-30, 0.7, 0.3])
+
+    for search in (greedy_search, beam_search):
+        hypotheses = search(
+            step_of(logits, 5), prefixes(1, 4), tf.constant([4]), Search(BOS, EOS, 2, 0.0)
+        )
+        assert hypotheses.tokens[0, 0].numpy().tolist() == [A, A, A, A]
+        assert np.exp(hypotheses.scores[0, 0]) == pytest.approx(0.7**4, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_row_gets_the_same_whatever_its_neighbours_and_their_limits(beam_size: int) -> None:
+    logits = random_logits(3, 6)
+    limits = [2, 9, 0, 5, 1]
+    search = Search(BOS, EOS, beam_size, 0.6)
+    for run in (greedy_search, beam_search):
+        together = run(step_of(logits, 6), prefixes(5, 9), tf.constant(limits), search)
+        for row, limit in enumerate(limits):
+            alone = run(step_of(logits, 6), prefixes(1, 9), tf.constant([limit]), search)
+            tokens = together.tokens[row, 0].numpy()
+            np.testing.assert_array_equal(tokens[: max(limit, 1)], alone.tokens[0, 0].numpy())
+            assert not tokens[limit:].any()
+            if limit:
+                score = together.scores[row, 0].numpy()
+                assert score == pytest.approx(alone.scores[0, 0].numpy(), abs=1e-5)
+
+
+def test_hypotheses_are_sorted_and_differ() -> None:
+    hypotheses = beam_search(
+        step_of(random_logits(5, 6), 6), prefixes(1, 12), tf.constant([12]),
+        Search(BOS, EOS, 5, 0.6, 5),
+    )  # fmt: skip
+    scores = hypotheses.scores[0].numpy()
+    assert (np.diff(scores) <= 0).all()
+    assert len({tuple(tokens) for tokens in hypotheses.tokens[0].numpy().tolist()}) == 5
+
+
+def test_no_rows_give_no_hypotheses() -> None:
+    for search in (greedy_search, beam_search):
+        hypotheses = search(
+            step_of(random_logits(0, 5), 5), prefixes(0, 4), tf.zeros([0], tf.int32),
+            Search(BOS, EOS, 2, 0.6),
+        )  # fmt: skip
+        assert hypotheses.tokens.shape[0] == hypotheses.scores.shape[0] == 0

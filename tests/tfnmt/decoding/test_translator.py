@@ -1,0 +1,160 @@
+"""The Translator on random weights: nothing here depends on what was learnt."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfnmt.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
+from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
+from tfnmt.decoding.lines import translate_lines
+from tfnmt.decoding.translator import Translator, load_translator
+from tfnmt.model.transformer import Transformer
+
+WORDS = "the old dog sees a cat and runs home because it rains today in town".split()
+RANDOM = np.random.default_rng(0)
+SENTENCES = [" ".join(RANDOM.choice(WORDS, size)) for size in RANDOM.integers(1, 25, 30)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer_model() -> bytes:
+    return train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=330))
+
+
+@pytest.fixture(scope="module")
+def transformer(tokenizer_model: bytes) -> Transformer:
+    keras.utils.set_random_seed(1)
+    config = ModelConfig(
+        num_encoder_layers=1, num_decoder_layers=1, d_model=32, num_heads=2, d_ff=32
+    )
+    return Transformer(config, Tokenizer(tokenizer_model).vocab_size)
+
+
+@pytest.fixture(scope="module")
+def translator(transformer: Transformer, tokenizer_model: bytes) -> Translator:
+    return Translator(transformer, tokenizer_model, DecodingConfig(max_extra_length=8))
+
+
+def texts(translator: Translator, sentences: list[str]) -> list[bytes]:
+    return list(translator.translate(tf.constant(sentences))["translation"].numpy())
+
+
+def test_graph_and_python_give_the_same_ids(
+    translator: Translator, tokenizer_model: bytes
+) -> None:
+    lines = [*SENTENCES, "", "  two  spaces ", "Ünïcode 😀", "a\u00a0b\u200cc", "سلام"]
+    source = translator.codec.encode(tf.constant(lines))
+    for row, ids in zip(source.tokens.numpy(), Tokenizer(tokenizer_model).encode(lines), strict=True):
+        assert row[row != 0].tolist() == [*ids, 2]
+
+
+def test_ids_decode_to_their_text_without_marks(translator: Translator) -> None:
+    source = translator.codec.encode(tf.constant(SENTENCES))
+    bos = tf.ones([len(SENTENCES), 1], tf.int32)
+    decoded = translator.codec.decode(tf.concat([bos, source.tokens], 1)).numpy()
+    assert [text.decode() for text in decoded] == SENTENCES
+
+
+def test_a_sentence_translates_the_same_alone_and_in_any_batch(translator: Translator) -> None:
+    together = translator.translate(tf.constant(SENTENCES))
+    for number in (0, 7, 13, 29):
+        alone = translator.translate(tf.constant([SENTENCES[number]]))
+        assert alone["translation"][0] == together["translation"][number]
+        score = float(alone["score"][0])
+        assert score == pytest.approx(float(together["score"][number]), abs=1e-4)
+
+
+def test_order_and_company_of_lines_change_nothing(translator: Translator) -> None:
+    lines = [*SENTENCES, "", "   ", "the old dog"]
+    forwards = list(translate_lines(translator.translate, lines))
+    backwards = list(translate_lines(translator.translate, lines[::-1]))[::-1]
+    assert [t.text for t in forwards] == [t.text for t in backwards]
+    assert len(forwards) == len(lines)
+    assert [t.text for t in forwards[-3:-1]] == ["", ""]
+
+
+def test_one_trace_serves_all_shapes(translator: Translator) -> None:
+    for size in (1, 3, 17):
+        texts(translator, SENTENCES[:size])
+    assert translator.translate.experimental_get_tracing_count() == 1
+
+
+def test_texts_of_no_pieces_give_nothing_and_score_nothing(translator: Translator) -> None:
+    for function in (translator.translate, translator.greedy):
+        result = function(tf.constant(["", "a dog", "  "]))
+        assert result["translation"].numpy()[[0, 2]].tolist() == [b"", b""]
+        assert result["score"].numpy()[[0, 2]].tolist() == [0, 0]
+        assert not result["truncated"].numpy().any()
+
+
+def test_an_empty_batch_gives_an_empty_batch(translator: Translator) -> None:
+    for function in (translator.translate, translator.greedy):
+        result = function(tf.constant([], tf.string))
+        assert {name: value.shape.as_list() for name, value in result.items()} == {
+            "translation": [0], "score": [0], "truncated": [0],
+        }  # fmt: skip
+
+
+def test_bytes_that_are_not_text_give_text(translator: Translator) -> None:
+    result = translator.translate(tf.constant([b"\xff\xfe dog", b"\x00", "ok".encode()]))
+    for text in result["translation"].numpy():
+        text.decode("utf-8")
+    assert np.isfinite(result["score"].numpy()).all()
+
+
+def test_a_long_source_is_cut_and_says_so(
+    transformer: Transformer, tokenizer_model: bytes
+) -> None:
+    decoding = DecodingConfig(max_source_length=5, max_extra_length=3)
+    translator = Translator(transformer, tokenizer_model, decoding)
+    source = translator.codec.encode(tf.constant(["the the the the", "the the the the the"]))
+    assert source.truncated.numpy().tolist() == [False, True]
+    np.testing.assert_array_equal(source.tokens[0], source.tokens[1])
+    result = translator.translate(tf.constant([SENTENCES[0], "the " * 100]))
+    assert result["truncated"].numpy()[1]
+
+
+def test_no_translation_is_longer_than_its_source_and_the_extra_length(
+    translator: Translator, tokenizer_model: bytes
+) -> None:
+    source = translator.codec.encode(tf.constant(SENTENCES)).tokens
+    tokens = translator.search(source).tokens[:, 0].numpy()
+    assert ((tokens != 0).sum(1) <= (source.numpy() != 0).sum(1) + 8).all()
+
+
+def test_padding_and_bos_are_never_translations(translator: Translator) -> None:
+    source = translator.codec.encode(tf.constant(SENTENCES)).tokens
+    for hypotheses in (translator.search(source), translator.search_greedily(source)):
+        for row in hypotheses.tokens[:, 0].numpy():
+            length = np.flatnonzero(row)[-1] + 1
+            assert (row[:length] > 1).all()
+
+
+def test_a_beam_of_one_is_greedy(transformer: Transformer, tokenizer_model: bytes) -> None:
+    translator = Translator(transformer, tokenizer_model, DecodingConfig(beam_size=1))
+    result, greedy = (f(tf.constant(SENTENCES[:5])) for f in (translator.translate, translator.greedy))
+    np.testing.assert_array_equal(result["translation"], greedy["translation"])
+
+
+def test_loaded_weights_translate_as_the_saved_ones(
+    transformer: Transformer, translator: Translator, tokenizer_model: bytes, tmp_path: Path
+) -> None:
+    transformer.save_weights(tmp_path / "a.weights.h5")
+    config = Config.model_validate(
+        {"model": {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 32,
+                   "num_heads": 2, "d_ff": 32}}
+    )  # fmt: skip
+    loaded = load_translator(
+        tmp_path / "a.weights.h5", config, tokenizer_model, DecodingConfig(max_extra_length=8)
+    )
+    assert texts(loaded, SENTENCES[:5]) == texts(translator, SENTENCES[:5])
+
+
+def test_a_line_break_in_a_translation_becomes_a_space() -> None:
+    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        answer = tf.fill(tf.shape(text), "a\nb\rc")
+        return {"translation": answer, "score": tf.zeros([1]), "truncated": tf.zeros([1], tf.bool)}
+
+    assert [t.text for t in translate_lines(translate, ["x"])] == ["a b c"]

@@ -1,0 +1,64 @@
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfnmt.config import ModelConfig
+from tfnmt.model.dropout import Dropout
+from tfnmt.model.transformer import Transformer
+
+X = np.ones((200, 200), "float32")
+
+
+def place(name: str, rate: float = 0.3) -> Dropout:
+    layer = Dropout(rate, name=name)
+    layer.build(X.shape)
+    return layer
+
+
+def seed(*numbers: int) -> Any:
+    return tf.constant(numbers, tf.int32)
+
+
+def test_without_a_seed_nothing_is_dropped() -> None:
+    np.testing.assert_array_equal(place("a")(X), X)
+
+
+def test_the_rate_is_dropped_and_the_mean_stays() -> None:
+    dropped = np.array(place("a")(X, seed(1, 2)))
+    assert (dropped == 0).mean() == pytest.approx(0.3, abs=0.01)
+    assert dropped.mean() == pytest.approx(1, abs=0.02)
+
+
+def test_a_seed_drops_the_same_again_also_in_another_layer_of_that_path() -> None:
+    np.testing.assert_array_equal(place("a")(X, seed(1, 2)), place("a")(X, seed(1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("other", "other_seed"), [("b", (1, 2)), ("a", (2, 2)), ("a", (1, 3))],
+    ids=["place", "run", "step"],
+)  # fmt: skip
+def test_another_place_run_or_step_drops_otherwise(other: str, other_seed: tuple[int, int]) -> None:
+    first, second = place("a")(X, seed(1, 2)), place(other)(X, seed(*other_seed))
+    agreement = np.mean((np.array(first) == 0) == (np.array(second) == 0))
+    assert agreement == pytest.approx(0.3**2 + 0.7**2, abs=0.02)  # what chance gives
+
+
+def test_the_seed_reaches_every_dropout_of_the_transformer() -> None:
+    model = Transformer(ModelConfig(d_model=16, num_heads=2, d_ff=32, dropout=0.5), 50)
+    model.encoder.blocks[0].self_attention.dropout.rate = 0.5
+    dropouts = [layer for layer in model._flatten_layers() if isinstance(layer, Dropout)]
+    # A place: 2 embeddings, 2 an encoder layer's sublayer pair + attention and ffn, 3 + 3 a decoder's.
+    assert len({layer.path for layer in dropouts}) == len(dropouts) == 2 + 4 * (2 + 2) + 4 * (3 + 3)
+    source, target = np.array([[5, 6, 2]]), np.array([[1, 7, 8]])
+    keras.utils.set_random_seed(1)
+    for layer in dropouts:
+        rates = [(other, other.rate) for other in dropouts]
+        for other in dropouts:
+            other.rate = 0.9 if other is layer else 0
+        quiet, loud = model(source, target), model(source, target, seed=seed(1, 2))
+        assert np.abs(np.array(quiet) - np.array(loud)).max() > 1e-3, layer.path
+        for other, rate in rates:
+            other.rate = rate

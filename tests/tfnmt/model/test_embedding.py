@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+from keras import ops
+
+from tfnmt.model.embedding import Embedding
+
+
+@pytest.fixture
+def embedding() -> Embedding:
+    layer = Embedding(2000, 64)
+    layer.build()
+    return layer
+
+
+def test_an_embedding_is_its_row_times_the_root_of_d_model(embedding: Embedding) -> None:
+    table = ops.convert_to_numpy(embedding.table)
+    embedded = ops.convert_to_numpy(embedding(np.array([[3, 1999]])))
+    np.testing.assert_allclose(embedded[0], table[[3, 1999]] * 8, rtol=1e-6)
+
+
+def test_embeddings_and_logits_start_with_unit_variance(embedding: Embedding) -> None:
+    embedded = ops.convert_to_numpy(embedding(np.arange(2000)))
+    hidden = np.random.default_rng(0).standard_normal((50, 64)).astype("float32")
+    assert embedded.std() == pytest.approx(1, abs=0.05)
+    assert ops.convert_to_numpy(embedding.logits(hidden)).std() == pytest.approx(1, abs=0.05)
+
+
+def test_logits_are_products_with_the_rows_of_the_table(embedding: Embedding) -> None:
+    hidden = np.random.default_rng(0).standard_normal((2, 3, 64)).astype("float32")
+    expected = hidden @ ops.convert_to_numpy(embedding.table).T
+    np.testing.assert_allclose(embedding.logits(hidden), expected, atol=1e-5)

@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+
+from tfnmt.model.feed_forward import FeedForward
+
+
+def built(activation: str) -> FeedForward:
+    layer = FeedForward(8, 32, 0.0, activation)
+    layer.build()
+    return layer
+
+
+def test_relu_feed_forward_is_equation_2() -> None:
+    layer = built("relu")
+    w_1, b_1, w_2, b_2 = (np.array(weight) for weight in layer.weights)
+    x = np.random.default_rng(0).standard_normal((2, 3, 8)).astype("float32")
+    np.testing.assert_allclose(
+        layer(x), np.maximum(0, x @ w_1 + b_1) @ w_2 + b_2, atol=1e-5
+    )
+
+
+def test_it_has_552_parameters_at_width_8_and_32() -> None:
+    assert built("relu").count_params() == 8 * 32 + 32 + 32 * 8 + 8 == 552
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_positions_do_not_mix(activation: str) -> None:
+    layer = built(activation)
+    x = np.random.default_rng(0).standard_normal((1, 4, 8)).astype("float32")
+    whole = np.array(layer(x))
+    for position in range(4):
+        np.testing.assert_allclose(
+            layer(x[:, position : position + 1])[0, 0], whole[0, position], atol=1e-6
+        )

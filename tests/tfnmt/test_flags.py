@@ -1,0 +1,197 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absl import flags
+
+import tfnmt
+from tfnmt.errors import UsageError, UserError
+from tfnmt.flags import Main, define_cache_dir, define_data_dir, define_search, run
+
+REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
+USAGE = "Echoes its arguments.\n\n    python -m tfnmt.echo TEXT\n"
+
+SCRIPT = """
+import sys
+from absl import flags
+from tfnmt.flags import run
+
+VALUES = flags.FlagValues()
+flags.DEFINE_string("model", None, "a run", flag_values=VALUES)
+
+def main(values, positional):
+    for number in range(100_000):
+        print("line", number)
+
+run(main, VALUES, "Prints many lines.")
+"""
+
+
+def make_flags() -> flags.FlagValues:
+    values = flags.FlagValues()
+    flags.DEFINE_string("model", None, "the run to take", flag_values=values)
+    flags.DEFINE_boolean("quick", False, "hurry", flag_values=values)
+    define_data_dir(values)
+    define_cache_dir(values)
+    define_search(values)
+    return values
+
+
+def echo(values: Any, positional: list[str]) -> None:
+    print(values.model, values.beam_size, values.quick, positional)
+
+
+def exit_code(main: Main, *arguments: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        run(main, make_flags(), USAGE, list(arguments))
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_flags_and_positional_arguments_reach_main(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(echo, "one", "--model=runs/a", "two", "--beam_size", "3", "--quick") == 0
+    assert capsys.readouterr().out == "runs/a 3 True ['one', 'two']\n"
+
+
+def test_flags_left_out_have_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(echo) == 0
+    assert capsys.readouterr().out == "None None False []\n"
+
+
+@pytest.mark.parametrize("argument", ["--help", "-h", "--helpshort", "--helpfull"])
+def test_help_is_the_usage_and_every_flag(
+    capsys: pytest.CaptureFixture[str], argument: str
+) -> None:
+    assert exit_code(echo, "text", argument) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith(USAGE)
+    shown = [line.split()[0] for line in captured.out.partition("Flags:\n")[2].splitlines()]
+    assert shown == [
+        "--beam_size=...",
+        "--cache_dir=...",
+        "--data_dir=...",
+        "--length_penalty=...",
+        "--model=...",
+        "--[no]quick",
+    ]
+
+
+def test_an_unknown_flag_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(echo, "--modle=x") == 2
+    assert complaint(capsys).startswith("tfnmt: --modle: unknown flag; did you mean --model? ")
+
+
+@pytest.mark.parametrize("argument", ["--beam_size=four", "--length_penalty=x", "--quick=perhaps"])
+def test_a_bad_value_is_a_wrong_call(capsys: pytest.CaptureFixture[str], argument: str) -> None:
+    assert exit_code(echo, argument) == 2
+    line = complaint(capsys)
+    assert line.startswith(f"tfnmt: {argument}")
+    assert line.count("\n") == 1
+    assert line.endswith("; see --help\n")
+
+
+def test_a_flag_without_its_value_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(echo, "--model") == 2
+    assert "--model" in complaint(capsys)
+
+
+def test_a_usage_error_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        raise UsageError("--model: missing; name a run", "--split: missing; name a split")
+
+    assert exit_code(main) == 2
+    assert complaint(capsys) == (
+        "tfnmt: --model: missing; name a run\ntfnmt: --split: missing; name a split\n"
+    )
+
+
+def test_a_users_error_is_a_line_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        raise UserError("a.en: no such file; get it", "a.de: no such file; get it")
+
+    assert exit_code(main) == 1
+    assert complaint(capsys) == (
+        "tfnmt: a.en: no such file; get it\ntfnmt: a.de: no such file; get it\n"
+    )
+
+
+def test_any_other_error_keeps_its_traceback() -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        run(main, make_flags(), USAGE, [])
+
+
+def test_mains_own_exit_code_stands() -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        sys.exit(143)
+
+    assert exit_code(main) == 143
+
+
+def test_an_interrupt_ends_with_the_signals_code(capsys: pytest.CaptureFixture[str]) -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    assert exit_code(main) == 130
+    assert complaint(capsys) == "tfnmt: interrupted\n"
+
+
+@pytest.mark.parametrize("text", ["-5", "--model=x", "--help", "--helpshort", "- no", "--"])
+def test_text_after_two_dashes_may_begin_with_a_dash(
+    capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert exit_code(echo, "--beam_size=2", "--", text, "-h") == 0
+    assert capsys.readouterr().out == f"None 2 False {[text, '-h']}\n"
+
+
+def test_a_negative_number_is_told_about_the_two_dashes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exit_code(echo, "-5") == 2
+    line = complaint(capsys)
+    assert "5: unknown flag" in line
+    assert "text that begins with a dash comes after --" in line
+
+
+def test_a_reader_that_goes_away_ends_the_output_quietly(tmp_path: Path) -> None:
+    script = tmp_path / "lines.py"
+    script.write_text(SCRIPT)
+    pipe = f'"{sys.executable}" "{script}" | head -1; exit "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(
+        ["bash", "-c", pipe],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (141, "line 0\n", "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_a_reader_that_never_came_is_no_traceback(tmp_path: Path, arguments: list[str]) -> None:
+    script = tmp_path / "lines.py"
+    script.write_text(SCRIPT)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, script, *arguments],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")

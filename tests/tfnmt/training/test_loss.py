@@ -1,0 +1,125 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfnmt.training.loss import Sums, smoothed_cross_entropy
+
+V, D = 11, 6
+TARGET = np.array([[4, 5, 2, 0], [10, 2, 0, 0]])
+
+
+@pytest.fixture
+def hidden() -> Any:
+    return tf.Variable(np.random.default_rng(0).standard_normal((2, 4, D)).astype("float32"))
+
+
+@pytest.fixture
+def table() -> Any:
+    return tf.Variable(np.random.default_rng(1).standard_normal((V, D)).astype("float32"))
+
+
+def log_softmax(hidden: Any, table: Any) -> Any:
+    return tf.nn.log_softmax(tf.matmul(hidden, table, transpose_b=True))
+
+
+def smoothed_targets(smoothing: float) -> np.ndarray:
+    """The distribution of section 5.4 at every position, [B, T, V]."""
+    return (1 - smoothing) * np.eye(V, dtype="float32")[TARGET] + smoothing / V
+
+
+def gradients(function: Any, *variables: Any) -> list[Any]:
+    with tf.GradientTape() as tape:
+        value = function()
+    return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, variables)]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_it_is_the_cross_entropy_with_the_smoothed_distribution(
+    hidden: Any, table: Any, smoothing: float
+) -> None:
+    real = TARGET != 0
+    every = -tf.reduce_sum(smoothed_targets(smoothing) * log_softmax(hidden, table), -1).numpy()
+    sums = smoothed_cross_entropy(hidden, table, TARGET, smoothing)
+    assert sums.loss.numpy() == pytest.approx(every[real].sum(), rel=1e-5)
+    assert sums.tokens.numpy() == 5
+
+
+def test_it_is_kl_divergence_plus_a_constant_with_the_same_gradient(
+    hidden: Any, table: Any
+) -> None:
+    targets = smoothed_targets(0.1)
+    real = (TARGET != 0).astype("float32")[..., None]
+
+    def divergence() -> Any:
+        return tf.reduce_sum(
+            real * targets * (np.log(targets) - log_softmax(hidden, table))
+        )
+
+    def loss() -> Any:
+        return smoothed_cross_entropy(hidden, table, TARGET, 0.1).loss
+
+    entropy = -(real * targets * np.log(targets)).sum()
+    assert loss().numpy() == pytest.approx(divergence().numpy() + entropy, rel=1e-5)
+    for ours, theirs in zip(
+        gradients(loss, hidden, table), gradients(divergence, hidden, table), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_without_smoothing_it_is_plain_cross_entropy(hidden: Any, table: Any) -> None:
+    sums = smoothed_cross_entropy(hidden, table, TARGET, 0.0)
+    logits = tf.matmul(hidden, table, transpose_b=True)
+    plain = tf.nn.sparse_softmax_cross_entropy_with_logits(TARGET, logits).numpy()
+    assert sums.loss.numpy() == pytest.approx(plain[TARGET != 0].sum(), rel=1e-5)
+    assert sums.cross_entropy.numpy() == pytest.approx(sums.loss.numpy())
+
+
+def test_smoothing_does_not_touch_the_reported_cross_entropy(hidden: Any, table: Any) -> None:
+    smoothed = smoothed_cross_entropy(hidden, table, TARGET, 0.3)
+    plain = smoothed_cross_entropy(hidden, table, TARGET, 0.0)
+    assert smoothed.cross_entropy.numpy() == pytest.approx(plain.cross_entropy.numpy())
+    assert smoothed.loss.numpy() != pytest.approx(plain.loss.numpy())
+
+
+def test_padding_weighs_nothing(hidden: Any, table: Any) -> None:
+    def gradient(values: np.ndarray) -> tuple[Sums, list[Any]]:
+        variable = tf.Variable(values)
+
+        def loss() -> Any:
+            return smoothed_cross_entropy(variable, table, TARGET, 0.1).loss
+
+        return smoothed_cross_entropy(variable, table, TARGET, 0.1), gradients(
+            loss, variable, table
+        )
+
+    values = hidden.numpy()
+    changed = np.where((TARGET == 0)[..., None], 99.0, values).astype("float32")
+    (before, by_before), (after, by_after) = gradient(values), gradient(changed)
+    np.testing.assert_allclose(after, before)
+    np.testing.assert_allclose(by_after[1], by_before[1])
+    assert not by_after[0].numpy()[TARGET == 0].any()
+
+
+def test_correct_counts_the_real_tokens_that_are_the_likeliest(hidden: Any, table: Any) -> None:
+    likeliest = tf.argmax(log_softmax(hidden, table), -1).numpy()
+    expected = ((likeliest == TARGET) & (TARGET != 0)).sum()
+    assert smoothed_cross_entropy(hidden, table, TARGET, 0.1).correct.numpy() == expected
+    own = np.where(TARGET != 0, likeliest, 0)
+    if (own[TARGET != 0] != 0).all():
+        assert smoothed_cross_entropy(hidden, table, own, 0.1).correct.numpy() == 5
+
+
+def test_a_confident_mistake_stays_finite(table: Any) -> None:
+    hidden = tf.constant(np.full((1, 1, D), 200.0, "float32"))
+    worst = int(tf.argmin(tf.reduce_sum(table, -1)))
+    sums = smoothed_cross_entropy(hidden, table, np.array([[max(worst, 1)]]), 0.1)
+    logits = tf.matmul(hidden, table, transpose_b=True)
+    exact = tf.nn.sparse_softmax_cross_entropy_with_logits([[max(worst, 1)]], logits)
+    assert sums.cross_entropy.numpy() == pytest.approx(float(exact[0, 0]), rel=1e-5)
+
+
+def test_a_batch_of_padding_alone_comes_to_nothing(hidden: Any, table: Any) -> None:
+    sums = smoothed_cross_entropy(hidden, table, np.zeros((2, 4), "int32"), 0.1)
+    assert [float(value) for value in sums] == [0, 0, 0, 0]

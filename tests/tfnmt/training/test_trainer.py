@@ -1,0 +1,125 @@
+"""The update itself, and that devices do not change it."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfnmt.config import ModelConfig, TrainingConfig
+from tfnmt.model.transformer import Transformer
+from tfnmt.training.loss import smoothed_cross_entropy
+from tfnmt.training.trainer import Trainer
+
+SOURCE = np.array([[4, 5, 2], [6, 2, 0]], "int32")
+TARGET_IN = np.array([[1, 7, 8, 9], [1, 10, 0, 0]], "int32")
+TARGET_OUT = np.array([[7, 8, 9, 2], [10, 2, 0, 0]], "int32")
+BATCH = ((SOURCE, TARGET_IN), TARGET_OUT)
+
+
+def trainer(**training: Any) -> Trainer:
+    keras.utils.set_random_seed(1)
+    model = ModelConfig(
+        num_encoder_layers=1, num_decoder_layers=1, d_model=16, num_heads=2, d_ff=32,
+        dropout=training.pop("dropout", 0.0),
+    )  # fmt: skip
+    return Trainer(Transformer(model, 12), TrainingConfig(warmup_steps=10, **training))
+
+
+def step(trainer: Trainer, batch: Any = BATCH) -> dict[str, float]:
+    tensors = tf.nest.map_structure(tf.constant, batch)
+    logs = tf.function(trainer.train_step, autograph=False)(tensors)
+    return {name: float(value) for name, value in logs.items()}
+
+
+def weights(trainer: Trainer) -> list[np.ndarray]:
+    return [variable.numpy() for variable in trainer.transformer.variables]
+
+
+def test_an_update_reports_means_over_the_real_tokens() -> None:
+    made = trainer()
+    transformer = made.transformer
+    memory, mask = transformer.encode(SOURCE)
+    sums = smoothed_cross_entropy(
+        transformer.decode(TARGET_IN, memory, mask),
+        transformer.output_embedding.table,
+        TARGET_OUT,
+        0.1,
+    )
+    logs = step(made)
+    assert logs["tokens"] == 6
+    assert logs["loss"] == pytest.approx(float(sums.loss) / 6, rel=1e-5)
+    assert logs["cross_entropy"] == pytest.approx(float(sums.cross_entropy) / 6, rel=1e-5)
+
+
+def test_updates_lower_the_loss() -> None:
+    made = trainer(learning_rate_scale=2.0)
+    update = tf.function(made.train_step, autograph=False)
+    losses = [float(update(tf.nest.map_structure(tf.constant, BATCH))["loss"]) for _ in range(30)]
+    assert losses[-1] < losses[0] / 2
+
+
+def test_the_gradient_is_that_of_the_mean_over_tokens_not_over_rows() -> None:
+    """A row twice in the batch counts twice, and padding rows count nothing."""
+    doubled = tf.nest.map_structure(lambda ids: np.concatenate([ids, ids, 0 * ids[:1]]), BATCH)
+    once, twice = trainer(), trainer()
+    assert step(twice, doubled)["gradient_norm"] == pytest.approx(
+        step(once)["gradient_norm"], rel=1e-4
+    )
+
+
+def test_clipping_bounds_the_update_and_leaves_the_reported_norm() -> None:
+    free, clipped = trainer(adam_epsilon=1.0), trainer(adam_epsilon=1.0, clip_norm=0.01)
+    before = weights(free)
+    norms = step(free)["gradient_norm"], step(clipped)["gradient_norm"]
+
+    def moved(trainer: Trainer) -> float:
+        changes = [new - old for new, old in zip(weights(trainer), before, strict=True)]
+        return float(np.sqrt(sum((change**2).sum() for change in changes)))
+
+    assert norms[0] == pytest.approx(norms[1]) != pytest.approx(0.01)
+    # With so large an epsilon, Adam's step is proportional to the gradient.
+    assert moved(clipped) / moved(free) == pytest.approx(0.01 / norms[0], rel=0.05)
+
+
+def test_a_batch_of_padding_alone_changes_no_weight() -> None:
+    made = trainer()
+    before = weights(made)
+    logs = step(made, tf.nest.map_structure(np.zeros_like, BATCH))
+    assert logs["tokens"] == logs["loss"] == 0
+    for old, new in zip(before, weights(made), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+def test_dropout_differs_from_step_to_step_and_repeats_in_a_repeated_run() -> None:
+    first, second = trainer(dropout=0.5), trainer(dropout=0.5)
+    losses = [(step(made)["loss"], step(made)["loss"]) for made in (first, second)]
+    assert losses[0] == losses[1]
+    seeds = [first._dropout_seed(tf.distribute.get_replica_context()).numpy().tolist()]
+    step(first)
+    seeds.append(first._dropout_seed(tf.distribute.get_replica_context()).numpy().tolist())
+    assert seeds[0] != seeds[1]
+
+
+DEVICES = Path(__file__).with_name("run_on_devices.py")
+
+
+def losses_on(devices: int, tmp_path: Path) -> tuple[list[float], np.ndarray]:
+    """20 losses of the train command on so many logical CPU devices, and the last weights."""
+    output = tmp_path / f"{devices}.npz"
+    command = [sys.executable, str(DEVICES), str(devices), str(tmp_path), str(output)]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    with np.load(output) as arrays:
+        return arrays["losses"].tolist(), arrays["weights"]
+
+
+def test_two_devices_take_the_steps_of_one_through_the_command(tmp_path: Path) -> None:
+    one, one_weights = losses_on(1, tmp_path)
+    two, two_weights = losses_on(2, tmp_path)
+    assert len(one) == 20
+    assert two == pytest.approx(one, rel=2e-5)
+    np.testing.assert_allclose(two_weights, one_weights, atol=2e-5)

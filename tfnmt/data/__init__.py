@@ -1,0 +1,1 @@
+"""Parallel text: corpora, tokenizer, ids on disk and the plan of batches."""

@@ -1,0 +1,1 @@
+"""Search, and the Translator: text in, text out."""

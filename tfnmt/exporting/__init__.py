@@ -1,0 +1,1 @@
+"""SavedModels: writing them, and translating with them."""

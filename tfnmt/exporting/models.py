@@ -1,0 +1,151 @@
+"""What `--model` names: a run, or an export of one. Both translate in the same way.
+
+Nothing here imports TensorFlow before `load`: a wrong name is reported at once.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfnmt.config import Config, build_config, merge
+from tfnmt.errors import UsageError, UserError
+from tfnmt.progress import say
+from tfnmt.quiet import silent_stderr
+from tfnmt.run import Run, home, newest_finished_run
+
+if TYPE_CHECKING:
+    from tfnmt.decoding.lines import Translate
+
+SAVED_MODEL = "saved_model.pb"
+CARD = Path("assets.extra") / "model_card.json"
+"""The model card inside an export; TensorFlow Serving passes over assets.extra."""
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """A run's weights."""
+
+    run: Run
+    weights: Path
+    config: Config  # with the decoding that was asked for
+
+    @property
+    def name(self) -> str:
+        """The run's folder."""
+        return str(self.run.path)
+
+    @property
+    def step(self) -> int:
+        """The update that the weights are from."""
+        return int(self.weights.parent.name)
+
+    def load(self) -> "Translate":
+        """text [B] -> translation, score and truncated, [B] each."""
+        from tfnmt.decoding.translator import load_translator
+
+        tokenizer_model = self.run.tokenizer_path.read_bytes()
+        return load_translator(
+            self.weights, self.config, tokenizer_model, self.config.decoding
+        ).translate
+
+
+@dataclass(frozen=True)
+class ExportModel:
+    """A version of an export."""
+
+    path: Path
+    card: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The version's folder."""
+        return str(self.path)
+
+    @property
+    def step(self) -> int:
+        """The update that the weights are from."""
+        return int(self.card["step"])
+
+    @property
+    def config(self) -> Config:
+        """The run's configuration, decoding as it is fixed in the graph."""
+        return build_config(self.card["config"])
+
+    def load(self) -> "Translate":
+        """text [B] -> translation, score and truncated, [B] each."""
+        import tensorflow as tf
+        import tensorflow_text
+
+        del tensorflow_text  # its operations are needed, not its functions
+        with silent_stderr():  # SentencePiece announces its normalizer
+            loaded = tf.saved_model.load(str(self.path))
+
+        def translate(text: Any) -> dict[str, Any]:
+            answer: dict[str, Any] = loaded.signatures["serving_default"](text=text)
+            return answer
+
+        return translate
+
+
+def find_model(
+    model: str | None, beam_size: int | None, length_penalty: float | None
+) -> RunModel | ExportModel:
+    """The model that the flags name; None is the newest finished run."""
+    wanted = {"beam_size": beam_size, "length_penalty": length_penalty}
+    changes = {key: value for key, value in wanted.items() if value is not None}
+    if model is None:
+        newest = newest_finished_run(home() / "runs")
+        say(f"--model={newest.path}, the newest finished run")
+        return find_run(newest.path, changes)
+    path = Path(model)
+    version = find_version(path)
+    if version is None:
+        return find_run(path, changes)
+    if changes:
+        raise UsageError(
+            *(f"--{key}: fixed in an export; give the run, or export it anew" for key in changes)
+        )
+    return ExportModel(version, _read_card(version))
+
+
+def find_run(path: Path, changes: dict[str, Any] | None = None) -> RunModel:
+    """A run's weights, with some keys of `decoding` changed; says which weights it takes."""
+    run = Run(path)
+    config = run.config()
+    if changes:
+        decoding = merge(config.decoding.model_dump(), changes)
+        config = build_config({**config.model_dump(), "decoding": decoding})
+    weights = run.weights()
+    say(f"weights: {weights.relative_to(path).parent} of {path}")
+    return RunModel(run, weights, config)
+
+
+def find_version(path: Path) -> Path | None:
+    """The SavedModel in a folder: itself, or its highest version; None where it is no export."""
+    if (path / SAVED_MODEL).is_file():
+        return path
+    found = [file.parent for file in path.glob(f"*/{SAVED_MODEL}") if file.parent.name.isdigit()]
+    return max(found, key=lambda folder: int(folder.name), default=None)
+
+
+def make_card(model: RunModel) -> dict[str, Any]:
+    """What an export tells about itself."""
+    return {
+        "source": model.config.data.source,
+        "target": model.config.data.target,
+        "run": model.run.path.name,
+        "step": model.step,
+        "config": model.config.model_dump(mode="json"),
+        "evaluations": model.run.evaluations(),
+    }
+
+
+def _read_card(version: Path) -> dict[str, Any]:
+    try:
+        card: dict[str, Any] = json.loads((version / CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{version / CARD}: no model card there; tfnmt.export writes one"
+        ) from error
+    return card

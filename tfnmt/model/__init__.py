@@ -1,0 +1,1 @@
+"""The Transformer, in keras.ops alone."""

@@ -1,0 +1,1 @@
+"""Loss, schedule, the update and what happens between updates."""
