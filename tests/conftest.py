@@ -1,4 +1,9 @@
-"""What the tests share: TensorFlow set up as the commands set it up, and small models."""
+"""What the tests share: TensorFlow set up as the commands set it up, small models, a small run."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -6,6 +11,58 @@ from tfnmt.config import ModelConfig
 from tfnmt.quiet import set_environment
 
 set_environment()
+
+TINY = {
+    "data.max_pairs": 400, "data.batch_tokens": 256, "data.max_length": 40,
+    "tokenizer.vocab_size": 500, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
+    "model.d_model": 16, "model.num_heads": 2, "model.d_ff": 32, "model.dropout": 0.1,
+    "training.max_steps": 12, "training.warmup_steps": 5, "training.checkpoint_steps": 6,
+    "training.validation_steps": 1000, "training.average_last": 2,
+    "decoding.max_extra_length": 5,
+}  # fmt: skip
+"""The toy preset, made so small that a training takes seconds and learns nothing."""
+
+Call = Callable[..., None]
+
+
+def settings(changes: dict[str, object]) -> list[str]:
+    """Configuration keys as flags."""
+    return [f"--set={key}={value}" for key, value in changes.items()]
+
+
+@pytest.fixture(scope="session")
+def call() -> Call:
+    """Runs a command's `main` in this process: `call(translate, "--model=...", "text")`."""
+
+    def run(command: ModuleType, *arguments: object) -> None:
+        values = copy.deepcopy(command.FLAGS)
+        positional = values([command.__name__, *map(str, arguments)])[1:]
+        command.main(values, positional)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the train command on the toy corpus; it has learnt next to nothing."""
+    from tfnmt import train
+
+    folder = tmp_path_factory.mktemp("tiny")
+    call(
+        train, "--dataset=toy", f"--run_dir={folder / 'run'}", f"--cache_dir={folder / 'cache'}",
+        *settings(TINY),
+    )  # fmt: skip
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def tiny_export(call: Call, tiny_run: Path) -> Path:
+    """That run, exported."""
+    from tfnmt import export
+
+    folder = tiny_run.parent / "export"
+    call(export, f"--model={tiny_run}", f"--output={folder}")
+    return folder
 
 
 @pytest.fixture(params=[True, False], ids=["pre-norm", "post-norm"])

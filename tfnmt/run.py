@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,8 +41,8 @@ def written_aside(path: Path) -> Iterator[Path]:
     Works for a file and for a folder that is not there yet; on an error nothing remains.
     """
     aside = path.parent / f".{path.name}.{os.getpid()}.partial"
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield aside
         aside.rename(path)
     except OSError as error:
@@ -170,7 +171,8 @@ class Run:
         """The evaluations so far, the oldest first."""
         if not self.evaluations_path.is_file():
             return []
-        return [json.loads(line) for line in self.evaluations_path.open(encoding="utf-8")]
+        lines = self.evaluations_path.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
 
     @property
     def _config_path(self) -> Path:
@@ -198,6 +200,17 @@ def snapshot_is_whole(path: Path) -> bool:
         return all(_sha256(path / name) == checksum for name, checksum in checksums.items())
     except (OSError, ValueError):
         return False
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Raises the OSError that writing so many bytes would end in.
+
+    For files that HDF5 writes: on a full disk it fails late, and aloud.
+    """
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        return
+    with tempfile.TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _sha256(path: Path) -> str:

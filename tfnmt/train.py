@@ -23,7 +23,8 @@ from tfnmt.config import (
     read_tree,
 )
 from tfnmt.data.corpora import open_corpus, split_name
-from tfnmt.data.prepared import Prepared, prepare
+from tfnmt.data.plan import make_plan
+from tfnmt.data.prepared import prepare
 from tfnmt.errors import UsageError
 from tfnmt.flags import define_cache_dir, define_data_dir, run
 from tfnmt.progress import say
@@ -70,10 +71,22 @@ def main(values: Any, positional: list[str]) -> None:
     corpus = open_corpus(config.data, config.training.seed, data_dir)
     val = list(corpus.pairs(split_name(config.data, corpus, "val")))
     prepared = prepare(config, corpus, Path(values.cache_dir or home() / ".cache"))
+    plan = make_plan(config, prepared)
     if not run_folder.exists():
         run_folder.create(config, prepared.tokenizer.model)
     say(f"the run is kept in {run_folder.path}")
-    _train(config, prepared, run_folder, val)
+
+    import_tensorflow()
+    from tfnmt.training.training import Training, train
+
+    def make_evaluate(transformer: "Transformer") -> "Evaluate":
+        return _evaluator(transformer, config, prepared.tokenizer.model, val)
+
+    caught = train(Training(config, prepared, plan, run_folder, make_evaluate))
+    if caught is not None:
+        say(f"stopped and saved; the same command goes on from there: {_command()}")
+        sys.exit(128 + caught)
+    say(f'done; try: python -m tfnmt.translate --model={run_folder.path} "..."')
 
 
 def resolve(values: Any) -> Config:
@@ -120,20 +133,6 @@ def default_run_dir(values: Any, config: Config) -> Path:
     file = values.config or (data.train[0] if data.train else "")
     name = values.dataset or Path(file).stem or data.corpus
     return home() / "runs" / f"{name}-{data.source}-{data.target}"
-
-
-def _train(config: Config, prepared: Prepared, run_folder: Run, val: list[tuple[str, str]]) -> None:
-    import_tensorflow()
-    from tfnmt.training.training import Training, train
-
-    def make_evaluate(transformer: "Transformer") -> "Evaluate":
-        return _evaluator(transformer, config, prepared.tokenizer.model, val)
-
-    caught = train(Training(config, prepared, run_folder, make_evaluate))
-    if caught is not None:
-        say(f"stopped and saved; the same command goes on from there: {_command()}")
-        sys.exit(128 + caught)
-    say(f'done; try: python -m tfnmt.translate --model={run_folder.path} "..."')
 
 
 def _evaluator(

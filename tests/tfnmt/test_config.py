@@ -147,6 +147,10 @@ def test_later_trees_win_and_leave_their_neighbours() -> None:
     }
 
 
+def test_a_section_fills_an_empty_one() -> None:
+    assert merge({"data": None}, {"data": {"source": "fr"}}) == {"data": {"source": "fr"}}
+
+
 def test_merging_leaves_the_trees_alone() -> None:
     preset: Tree = {"model": {"d_model": 512}}
     merge(preset, {"model": {"d_model": 8}})

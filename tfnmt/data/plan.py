@@ -14,6 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfnmt.config import Config
+from tfnmt.data.prepared import Prepared
+from tfnmt.errors import UserError
+
 
 class PlannedBatch(NamedTuple):
     """Row numbers, and the length that both sides of them are padded to."""
@@ -67,6 +71,24 @@ class Plan:
             for start, end in pairwise(self._cuts)
         ]
         return [batches[number] for number in random.permutation(self.batches_per_epoch)]
+
+
+def make_plan(config: Config, prepared: Prepared) -> Plan:
+    """The batches of a training."""
+    data = config.data
+    plan = Plan(
+        prepared.source.lengths,
+        prepared.target.lengths,
+        data.batch_tokens,
+        data.max_length,
+        config.training.seed,
+    )
+    if len(plan.rows) == 0:
+        raise UserError(
+            f"data.max_length: all {len(prepared.source):,} pairs have a side of more than "
+            f"{data.max_length} pieces; raise it"
+        )
+    return plan
 
 
 def padded_lengths(lengths: np.ndarray, max_length: int) -> np.ndarray:

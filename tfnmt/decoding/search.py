@@ -58,7 +58,7 @@ def greedy_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> H
     """The likeliest token at every step; `limits` [B] are the most pieces a row may get."""
     rows, longest = tf.shape(limits)[0], tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
-    def body(*values: Any) -> tuple[GreedyState]:
+    def body(*values: Any) -> GreedyState:
         state = GreedyState(*values)
         logits, cache = step(state.last, state.position, state.cache)
         chosen = tf.argmax(logits, axis=-1, output_type=tf.int32)  # [B]
@@ -122,7 +122,7 @@ def beam_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hyp
     its live ones are given as they are, without eos.
     """
 
-    def body(*values: Any) -> tuple[BeamState]:
+    def body(*values: Any) -> BeamState:
         state = BeamState(*values)
         candidates, cache = _expand(state, step, search)
         live = _keep_live(candidates, search.beam_size)
@@ -242,6 +242,6 @@ def _reorder(cache: Cache, beams: Tensor) -> Cache:
     return tf.nest.map_structure(lambda tensor: tf.gather(tensor, flat), cache)
 
 
-def _shapes(state: BeamState) -> tuple[BeamState]:
+def _shapes(state: BeamState) -> Any:
     """Loop invariants: only the sizes that are known when the loop is traced."""
     return tf.nest.map_structure(lambda tensor: tensor.shape, state)

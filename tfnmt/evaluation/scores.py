@@ -26,12 +26,11 @@ def with_interval(
     metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, Any]:
     """A score with the interval that resampling the sentences gives."""
-    metric.references = None
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
     # sacreBLEU leaves the interval's middle and half width on the score.
     return {
-        "score": round(result.score, 4),
-        "low": round(result._mean - result._ci, 4),
-        "high": round(result._mean + result._ci, 4),
+        "score": round(float(result.score), 4),
+        "low": round(float(result._mean - result._ci), 4),
+        "high": round(float(result._mean + result._ci), 4),
         "signature": metric.get_signature().format(short=False),
     }

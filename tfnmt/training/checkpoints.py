@@ -1,15 +1,20 @@
 """Checkpoints: all that a training needs to go on as if it had never stopped."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import WEIGHTS, Run, Snapshots, snapshot_is_whole
+from tfnmt.run import WEIGHTS, Run, Snapshots, check_room, snapshot_is_whole
 from tfnmt.training.trainer import Trainer
+
+OVERHEAD = 2**20
+"""Bytes that a file holds beside its arrays, generously."""
 
 OPTIMIZER = "optimizer.npz"
 STATE = "state.json"
@@ -31,6 +36,7 @@ def save_checkpoint(snapshots: Snapshots, trainer: Trainer, progress: Progress) 
     """Writes a checkpoint; it appears only when it is whole."""
 
     def fill(folder: Path) -> None:
+        check_room(folder, _size(trainer.transformer.variables + trainer.optimizer.variables))
         trainer.transformer.save_weights(folder / WEIGHTS)
         arrays = [np.asarray(variable) for variable in trainer.optimizer.variables]
         np.savez(folder / OPTIMIZER, *arrays)
@@ -55,7 +61,12 @@ def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
 
 def save_weights(snapshots: Snapshots, transformer: Transformer, step: int) -> Path:
     """Writes the weights alone, to translate with."""
-    return snapshots.write(step, lambda folder: transformer.save_weights(folder / WEIGHTS))
+
+    def fill(folder: Path) -> None:
+        check_room(folder, _size(transformer.variables))
+        transformer.save_weights(folder / WEIGHTS)
+
+    return snapshots.write(step, fill)
 
 
 def average_weights(paths: list[Path], transformer: Transformer) -> None:
@@ -67,3 +78,8 @@ def average_weights(paths: list[Path], transformer: Transformer) -> None:
             total += np.asarray(variable)
     for total, variable in zip(sums, transformer.variables, strict=True):
         variable.assign(total / len(paths))
+
+
+def _size(variables: list[Any]) -> int:
+    """About the bytes that variables of float32 take in a file."""
+    return sum(4 * math.prod(variable.shape) for variable in variables) + OVERHEAD

@@ -22,7 +22,7 @@ def make_strategy() -> tf.distribute.Strategy:
 def distribute_batches(
     strategy: tf.distribute.Strategy, prepared: Prepared, plan: Plan, first_step: int
 ) -> Any:
-    """The endless batches from a step on: `((source, target_in), target_out)`, a shard a replica."""
+    """Endless batches from a step on, `((source, target_in), target_out)`: a shard a replica."""
     ids = tf.TensorSpec((None, None), tf.int32)
 
     def feed(_: tf.distribute.InputContext) -> tf.data.Dataset:

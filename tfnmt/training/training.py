@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import keras
 import tensorflow as tf
 
-from tfnmt.config import Config
+from tfnmt.config import Config, TrainingConfig
 from tfnmt.data.plan import Plan
 from tfnmt.data.prepared import Prepared
 from tfnmt.model.transformer import Transformer
@@ -36,6 +36,7 @@ class Training:
 
     config: Config
     prepared: Prepared
+    plan: Plan
     run: Run
     make_evaluate: MakeEvaluate
 
@@ -43,55 +44,44 @@ class Training:
 def train(training: Training) -> int | None:
     """Trains until the configuration's end; returns the signal that came before it, if one did."""
     config, run = training.config, training.run
-    plan = make_plan(config, training.prepared)
     strategy = make_strategy()
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
         transformer = Transformer(config.model, training.prepared.tokenizer.vocab_size)
         trainer = Trainer(transformer, config.training)
         progress = restore_checkpoint(run, trainer)
-    _announce(training, plan, transformer, progress, strategy)
+    _announce(training, transformer, progress, strategy)
 
-    caught = _fit(training, plan, trainer, progress, strategy)
+    caught = _fit(training, trainer, progress, strategy)
     if caught is None:
         _finish(training, transformer, progress)
     return caught
 
 
-def make_plan(config: Config, prepared: Prepared) -> Plan:
-    """The batches of a training."""
-    data = config.data
-    return Plan(
-        prepared.source.lengths,
-        prepared.target.lengths,
-        data.batch_tokens,
-        data.max_length,
-        config.training.seed,
-    )
-
-
-def last_step(config: Config, plan: Plan) -> int:
+def last_step(config: TrainingConfig, plan: Plan) -> int:
     """The update that the configuration ends at, unless the clock does first."""
     limits = [ENDLESS]
-    if config.training.max_steps is not None:
-        limits.append(config.training.max_steps)
-    if config.training.max_epochs is not None:
-        limits.append(config.training.max_epochs * plan.batches_per_epoch)
+    if config.max_steps is not None:
+        limits.append(config.max_steps)
+    if config.max_epochs is not None:
+        limits.append(config.max_epochs * plan.batches_per_epoch)
     return min(limits)
 
 
+def is_over(config: TrainingConfig, plan: Plan, progress: Progress) -> bool:
+    """Whether the training has reached its end by steps, epochs or minutes."""
+    minutes = float("inf") if config.max_minutes is None else config.max_minutes
+    return progress.step >= last_step(config, plan) or progress.seconds >= 60 * minutes
+
+
 def _fit(
-    training: Training,
-    plan: Plan,
-    trainer: Trainer,
-    progress: Progress,
-    strategy: tf.distribute.Strategy,
+    training: Training, trainer: Trainer, progress: Progress, strategy: tf.distribute.Strategy
 ) -> int | None:
     """Runs `fit` from the progress to the end; returns the signal that ended it, if one did."""
-    config, run = training.config, training.run
-    end = last_step(config, plan)
-    if progress.step >= end:
+    config, plan, run = training.config, training.plan, training.run
+    if is_over(config.training, plan, progress):
         return None
+    end = last_step(config.training, plan)
     writer = tf.summary.create_file_writer(str(run.logs))
     signals = callbacks.Signals()
     chain = [
@@ -114,11 +104,11 @@ def _fit(
 
 def _announce(
     training: Training,
-    plan: Plan,
     transformer: Transformer,
     progress: Progress,
     strategy: tf.distribute.Strategy,
 ) -> None:
+    plan = training.plan
     left_out = len(training.prepared.source) - len(plan.rows)
     if left_out:
         say(f"{left_out:,} pairs are longer than data.max_length and are left out")

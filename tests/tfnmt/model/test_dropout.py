@@ -50,7 +50,7 @@ def test_the_seed_reaches_every_dropout_of_the_transformer() -> None:
     model = Transformer(ModelConfig(d_model=16, num_heads=2, d_ff=32, dropout=0.5), 50)
     model.encoder.blocks[0].self_attention.dropout.rate = 0.5
     dropouts = [layer for layer in model._flatten_layers() if isinstance(layer, Dropout)]
-    # A place: 2 embeddings, 2 an encoder layer's sublayer pair + attention and ffn, 3 + 3 a decoder's.
+    # Both embedding sums; in an encoder layer 2 residuals, attention and ffn; 3 + 3 in a decoder's.
     assert len({layer.path for layer in dropouts}) == len(dropouts) == 2 + 4 * (2 + 2) + 4 * (3 + 3)
     source, target = np.array([[5, 6, 2]]), np.array([[1, 7, 8]])
     keras.utils.set_random_seed(1)

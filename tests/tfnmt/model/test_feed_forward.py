@@ -14,9 +14,7 @@ def test_relu_feed_forward_is_equation_2() -> None:
     layer = built("relu")
     w_1, b_1, w_2, b_2 = (np.array(weight) for weight in layer.weights)
     x = np.random.default_rng(0).standard_normal((2, 3, 8)).astype("float32")
-    np.testing.assert_allclose(
-        layer(x), np.maximum(0, x @ w_1 + b_1) @ w_2 + b_2, atol=1e-5
-    )
+    np.testing.assert_allclose(layer(x), np.maximum(0, x @ w_1 + b_1) @ w_2 + b_2, atol=1e-5)
 
 
 def test_it_has_552_parameters_at_width_8_and_32() -> None:

@@ -25,6 +25,4 @@ def test_post_norm_norms_the_sum() -> None:
 
 
 def test_epsilon_is_the_configured_one_not_keras_own() -> None:
-    np.testing.assert_allclose(
-        around(lambda x: 0 * x, False, 2.0), normed(X, 2.0), atol=1e-5
-    )
+    np.testing.assert_allclose(around(lambda x: 0 * x, False, 2.0), normed(X, 2.0), atol=1e-5)

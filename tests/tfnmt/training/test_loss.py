@@ -53,9 +53,7 @@ def test_it_is_kl_divergence_plus_a_constant_with_the_same_gradient(
     real = (TARGET != 0).astype("float32")[..., None]
 
     def divergence() -> Any:
-        return tf.reduce_sum(
-            real * targets * (np.log(targets) - log_softmax(hidden, table))
-        )
+        return tf.reduce_sum(real * targets * (np.log(targets) - log_softmax(hidden, table)))
 
     def loss() -> Any:
         return smoothed_cross_entropy(hidden, table, TARGET, 0.1).loss

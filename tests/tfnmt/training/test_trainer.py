@@ -1,8 +1,5 @@
 """The update itself, and that devices do not change it."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -103,23 +100,3 @@ def test_dropout_differs_from_step_to_step_and_repeats_in_a_repeated_run() -> No
     step(first)
     seeds.append(first._dropout_seed(tf.distribute.get_replica_context()).numpy().tolist())
     assert seeds[0] != seeds[1]
-
-
-DEVICES = Path(__file__).with_name("run_on_devices.py")
-
-
-def losses_on(devices: int, tmp_path: Path) -> tuple[list[float], np.ndarray]:
-    """20 losses of the train command on so many logical CPU devices, and the last weights."""
-    output = tmp_path / f"{devices}.npz"
-    command = [sys.executable, str(DEVICES), str(devices), str(tmp_path), str(output)]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-    with np.load(output) as arrays:
-        return arrays["losses"].tolist(), arrays["weights"]
-
-
-def test_two_devices_take_the_steps_of_one_through_the_command(tmp_path: Path) -> None:
-    one, one_weights = losses_on(1, tmp_path)
-    two, two_weights = losses_on(2, tmp_path)
-    assert len(one) == 20
-    assert two == pytest.approx(one, rel=2e-5)
-    np.testing.assert_allclose(two_weights, one_weights, atol=2e-5)

@@ -1,0 +1,1 @@
+"""Measurements: `python -m benchmarks.<what>` prints JSON lines."""

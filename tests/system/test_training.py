@@ -1,0 +1,202 @@
+"""Whole trainings in processes of their own: on devices, killed, told to stop, resumed."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from tfnmt.run import Run
+
+SCRIPT = Path(__file__).parents[1] / "run_training.py"
+SETTINGS = {
+    "data.max_pairs": 300, "data.batch_tokens": 160, "data.max_length": 32,
+    "tokenizer.vocab_size": 280, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
+    "model.d_model": 16, "model.d_ff": 32, "model.dropout": 0.0, "training.max_steps": 40,
+    "training.warmup_steps": 5, "training.validation_steps": 1000,
+    "training.checkpoint_steps": 10, "training.average_last": 1,
+}  # fmt: skip
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+class Folder:
+    """Where a test's run lies, and its losses."""
+
+    def __init__(self, path: Path) -> None:
+        self.run = Run(path / "run")
+        self.losses_path = path / "losses"
+
+    def losses(self) -> dict[int, str]:
+        """The loss of every step; of a step that was made twice, the later one."""
+        if not self.losses_path.exists():
+            return {}
+        lines = self.losses_path.read_text().splitlines()
+        return {int(step): loss for step, loss in map(str.split, lines)}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a training; what still runs when the test ends is killed."""
+    running = []
+
+    def begin(folder: Folder, devices: int = 1, **changes: object) -> subprocess.Popen[str]:
+        settings = SETTINGS | {key.replace("__", "."): value for key, value in changes.items()}
+        arguments = ["--dataset=copy", f"--run_dir={folder.run.path}",
+                     f"--cache_dir={tmp_path / 'cache'}",
+                     *(f"--set={key}={value}" for key, value in settings.items())]  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(SCRIPT), str(folder.losses_path), str(devices), *arguments],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def wait_for_step(folder: Folder, step: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while step not in folder.losses():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+    errors = process.communicate(timeout=240)[1]
+    assert process.returncode == code, errors
+    return errors
+
+
+def weights(run: Run) -> np.ndarray:
+    """The weights of a run, end to end, but for the biases of keys.
+
+    Softmax cancels those: their gradient is 0 but for rounding, which Adam blows up to full steps.
+    """
+    found: list[np.ndarray] = []
+
+    def note(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset) and not name.endswith("/key/vars/1"):
+            found.append(np.ravel(item[()]))
+
+    with h5py.File(run.weights()) as file:
+        file.visititems(note)
+    return np.concatenate(found)
+
+
+def test_two_devices_take_the_20_steps_of_one(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    folders = {devices: Folder(tmp_path / str(devices)) for devices in (1, 2)}
+    for devices, folder in folders.items():
+        finish(start(folder, devices, training__max_steps=20, training__clip_norm=0.5))
+    one, two = ([float.fromhex(loss) for loss in folder.losses().values()]
+                for folder in folders.values())  # fmt: skip
+    assert len(one) == 20
+    assert two == pytest.approx(one, rel=1e-5)
+    np.testing.assert_allclose(weights(folders[2].run), weights(folders[1].run), atol=1e-5)
+
+
+def test_killed_and_resumed_is_never_killed(start: Start, tmp_path: Path) -> None:
+    """With dropout: the 20 losses after the kill, bit for bit, and the weights."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    never, killed = Folder(tmp_path / "a"), Folder(tmp_path / "b")
+    finish(start(never, model__dropout=0.3))
+    process = start(killed, model__dropout=0.3)
+    wait_for_step(killed, 17, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    killed.losses_path.unlink()
+
+    errors = finish(start(killed, model__dropout=0.3))
+    assert "going on after step" in errors
+    resumed, whole = killed.losses(), never.losses()
+    assert len(resumed) >= 20
+    assert resumed == {step: whole[step] for step in resumed}
+    np.testing.assert_array_equal(weights(killed.run), weights(never.run))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_says_how_to_go_on(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = Folder(tmp_path)
+    process = start(folder, training__max_steps=100_000)
+    wait_for_step(folder, 3, process)
+    process.send_signal(number)
+    errors = finish(process, code=128 + number)
+    assert "the same command goes on from there" in errors
+    saved = int(folder.run.checkpoints().all()[-1].name)
+    assert saved == max(folder.losses())
+    assert not folder.run.finished
+
+
+def test_a_finished_run_says_so_and_another_configuration_is_refused(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = Folder(tmp_path)
+    finish(start(folder, training__max_steps=3))
+    before = folder.run.weights().read_bytes()
+    assert "this training is finished" in finish(start(folder, training__max_steps=3))
+    errors = finish(start(folder, training__max_steps=3, model__d_ff=16), code=1)
+    assert errors.startswith(f"tfnmt: {folder.run.path}: was started with another model.d_ff;")
+    assert "Traceback" not in errors
+    assert folder.run.weights().read_bytes() == before
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = Folder(tmp_path)
+    process = start(folder, training__max_steps=100_000, training__checkpoint_steps=2)
+    wait_for_step(folder, 7, process)
+    process.send_signal(signal.SIGTERM)
+    finish(process, code=128 + signal.SIGTERM)
+    *_, before, newest = folder.run.checkpoints().all()
+    (newest / "model.weights.h5").write_bytes(b"nonsense")
+
+    process = start(folder, training__max_steps=100_000, training__checkpoint_steps=2)
+    folder.losses_path.unlink()
+    wait_for_step(folder, int(before.name) + 1, process)
+    process.send_signal(signal.SIGTERM)
+    errors = finish(process, code=128 + signal.SIGTERM)
+    assert f"{newest}: damaged" in errors
+    assert min(folder.losses()) == int(before.name) + 1
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(start: Start, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk: weights fit, the optimizer does not."""
+    folder = Folder(tmp_path)
+    finish(start(folder, training__max_steps=10, training__checkpoint_steps=5))
+    good = folder.run.checkpoints().all()
+    folder.run.summary_path.unlink()
+    limited = (
+        "import resource, signal, sys, runpy;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    config = folder.run.path / "config.yaml"
+    config.write_text(config.read_text().replace("max_steps: 10", "max_steps: 20"))
+    process = start(folder, training__max_steps=20, training__checkpoint_steps=5)
+    arguments = list(process.args)  # type: ignore[call-overload]
+    process.kill()
+    process.communicate()
+    done = subprocess.run(
+        [arguments[0], "-P", "-c", limited, *arguments[2:]], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 1, done.stderr
+    assert "nothing was written" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert folder.run.checkpoints().all() == good

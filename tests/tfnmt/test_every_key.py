@@ -1,0 +1,240 @@
+"""Every key of the configuration does something: changing it changes what a probe sees."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.util import event_pb2
+
+from tfnmt.config import Config, build_config, flatten, merge, parse_overrides
+from tfnmt.data.batches import gather
+from tfnmt.data.corpora import open_corpus
+from tfnmt.data.plan import make_plan
+from tfnmt.data.prepared import Prepared, prepare
+from tfnmt.decoding.translator import Translator
+from tfnmt.model.transformer import Transformer
+from tfnmt.run import Run
+from tfnmt.training import callbacks
+from tfnmt.training.checkpoints import Progress
+from tfnmt.training.trainer import Trainer
+from tfnmt.training.training import Training, _finish, is_over, last_step
+
+OWN = {
+    "train.en": "a b c d\nb c d e\nＡ Ａ\n" * 8,
+    "train.de": "e f g h\nf g\nh\n" * 8,
+    "other.en": "q r s t\n" * 20,
+    "other.de": "t s r q\n" * 20,
+    "val.en": "a b\n",
+    "val.de": "e f\n",
+}
+BASE = {
+    "data": {"corpus": None, "train": ("train.en", "train.de"), "val": ("val.en", "val.de"),
+             "max_length": 16, "batch_tokens": 64},
+    "tokenizer": {"vocab_size": 272},
+    "model": {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "num_heads": 2,
+              "d_ff": 8, "dropout": 0.1, "attention_dropout": 0.1, "ffn_dropout": 0.1},
+    "training": {"max_steps": 1000, "max_epochs": 100, "warmup_steps": 1},
+    "decoding": {"max_source_length": 6, "max_extra_length": 4},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in OWN.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prepared(config: Config) -> Prepared:
+    corpus = open_corpus(config.data, config.training.seed, Path("data"))
+    return prepare(config, corpus, Path("cache"))
+
+
+def transformer(config: Config) -> Transformer:
+    keras.utils.set_random_seed(1)
+    model = Transformer(config.model, 272)
+    for weight in model.weights:  # biases and norms, too, must not be 0 or 1
+        weight.assign_add(0.1 * np.random.default_rng(0).standard_normal(weight.shape))
+    return model
+
+
+# --- Probes: what a configuration leads to, as something comparable ---
+
+
+def text(config: Config) -> Any:
+    corpus = open_corpus(config.data, config.training.seed, Path("data"))
+    return [next(iter(corpus.pairs(split))) for split in ("train", "val")]
+
+
+def ids(config: Config) -> Any:
+    found = prepared(config)
+    return found.tokenizer.model, len(found.source)
+
+
+def batches(config: Config) -> Any:
+    plan = make_plan(config, prepared(config))
+    return len(plan.rows), [plan.batch(step).rows.tolist() for step in range(6)]
+
+
+def logits(config: Config) -> Any:
+    model = transformer(config)
+    seed = tf.constant([1, 2])
+    return np.array(model(np.array([[5, 6, 2]]), np.array([[1, 7, 8]]), seed=seed)).tolist()
+
+
+def updated_weights(config: Config) -> Any:
+    made = Trainer(transformer(config), config.training)
+    found = prepared(config)
+    batch = gather(found, np.arange(4), 16)
+    logs = [made.train_step(((batch.source, batch.target_in), batch.target_out)) for _ in "ab"]
+    return float(logs[-1]["loss"]), [weight.numpy().tolist() for weight in made.weights]
+
+
+def end(config: Config) -> Any:
+    plan = make_plan(config, prepared(config))
+    return last_step(config.training, plan), is_over(config.training, plan, Progress(seconds=90))
+
+
+def snapshots(config: Config) -> Any:
+    run = Run(Path("run"))
+    progress = Progress()
+    keeper = callbacks.Checkpointer(run, config.training, progress)
+    keeper.set_model(Trainer(transformer(config), config.training))
+    for progress.step in range(1, 9):
+        keeper.on_train_batch_end(progress.step)
+    return [path.name for path in run.checkpoints().all()]
+
+
+def validations(config: Config) -> Any:
+    progress, validated = Progress(best_bleu=100.0), []
+
+    def evaluate() -> callbacks.Validation:
+        validated.append(progress.step)
+        return callbacks.Validation(0.0, [])
+
+    writer = tf.summary.create_noop_writer()
+    validator = callbacks.Validator(evaluate, writer, Run(Path("run")), progress)
+    validator.set_model(Trainer(transformer(config), config.training))
+    for progress.step in range(1, 9):
+        validator.on_train_batch_end(progress.step)
+    return validated
+
+
+def points(config: Config) -> Any:
+    progress = Progress()
+    writer = tf.summary.create_file_writer("logs")
+    board = callbacks.TensorBoard(writer, progress, config.training.log_steps)
+    board.set_model(Trainer(transformer(config), config.training))
+    logs = {"loss": 1.0, "cross_entropy": 1.0, "accuracy": 1.0, "gradient_norm": 1.0}
+    for progress.step in range(1, 9):
+        progress.seconds += 1
+        board.on_train_batch_end(progress.step, logs)
+    writer.close()
+    files = sorted(Path("logs").iterdir())
+    records = tf.data.TFRecordDataset([str(file) for file in files])
+    events = [event_pb2.Event.FromString(record) for record in records.as_numpy_iterator()]
+    for file in files:
+        file.unlink()
+    return [event.step for event in events if event.summary.value]
+
+
+def averaged(config: Config) -> Any:
+    run = Run(Path("run"))
+    progress = Progress()
+    made = Trainer(transformer(config), config.training)
+    keeper = callbacks.Checkpointer(run, config.training, progress)
+    keeper.set_model(made)
+    for progress.step in range(1, 9):
+        keeper.on_train_batch_end(progress.step)
+    found = prepared(config)
+    training = Training(
+        config, found, make_plan(config, found), run,
+        lambda _: lambda: callbacks.Validation(0.0, []),
+    )  # fmt: skip
+    _finish(training, made.transformer, progress)
+    return run.summary_path.read_text()
+
+
+def translations(config: Config) -> Any:
+    translator = Translator(transformer(config), prepared(config).tokenizer.model, config.decoding)
+    answer = translator.translate(tf.constant(["a b c d e f g h a b c d", "a"]))
+    return [answer[name].numpy().tolist() for name in ("translation", "score", "truncated")]
+
+
+COPY = {"data.corpus": "copy", "data.train": "null", "data.val": "null",
+        "data.source": "digits", "data.target": "copied"}  # fmt: skip
+BACKWARDS = {"data.source": "copied", "data.target": "digits"}
+REVERSE = {"data.corpus": "reverse", "data.target": "reversed"}
+
+CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]] = [
+    # key, probe, settings before, settings after
+    ("data.corpus", text, COPY, COPY | REVERSE),
+    ("data.source", text, COPY | REVERSE, COPY | REVERSE | {"data.source": "reversed",
+                                                            "data.target": "digits"}),
+    ("data.target", text, COPY | REVERSE, COPY | REVERSE | {"data.source": "reversed",
+                                                            "data.target": "digits"}),
+    *(
+        (key, probe, before, before | {key: value})
+        for probe, before, changes in (
+            (text, {}, {"data.train": "[other.en, other.de]", "data.val": "[train.en, train.de]"}),
+            (ids, {}, {"data.max_pairs": "10", "tokenizer.vocab_size": "273",
+                       "tokenizer.normalization": "nfkc"}),
+            (batches, {}, {"data.max_length": "10", "data.batch_tokens": "32",
+                           "training.seed": "2"}),
+            (logits, {}, {"model.num_encoder_layers": "2", "model.num_decoder_layers": "2",
+                          "model.d_model": "16", "model.num_heads": "4", "model.d_ff": "16",
+                          "model.dropout": "0.5", "model.attention_dropout": "0.5",
+                          "model.ffn_dropout": "0.5", "model.activation": "gelu",
+                          "model.norm_first": "false", "model.norm_epsilon": "0.1",
+                          "model.tie_embeddings": "none"}),
+            (end, {}, {"training.max_steps": "5", "training.max_epochs": "1",
+                       "training.max_minutes": "1"}),
+            (updated_weights, {}, {"training.warmup_steps": "50",
+                                   "training.learning_rate_scale": "2.0",
+                                   "training.adam_beta_1": "0.5", "training.adam_beta_2": "0.5",
+                                   "training.adam_epsilon": "0.1", "training.clip_norm": "0.001",
+                                   "training.label_smoothing": "0.4"}),
+            (snapshots, {"training.checkpoint_steps": "1"}, {"training.checkpoint_steps": "2",
+                                                             "training.keep_last": "7"}),
+            (validations, {"training.validation_steps": "1"}, {"training.validation_steps": "2"}),
+            (averaged, {"training.checkpoint_steps": "1"}, {"training.average_last": "2"}),
+            (points, {"training.log_steps": "1"}, {"training.log_steps": "2"}),
+            (translations, {}, {"decoding.beam_size": "1", "decoding.length_penalty": "2.0",
+                                "decoding.max_source_length": "4",
+                                "decoding.max_extra_length": "2"}),
+        )
+        for key, value in changes.items()
+    ),
+]  # fmt: skip
+
+
+def configured(settings: dict[str, str]) -> Config:
+    overrides = parse_overrides([f"{key}={value}" for key, value in settings.items()])
+    return build_config(merge(BASE, overrides))
+
+
+def test_every_key_has_its_case() -> None:
+    assert sorted(case[0] for case in CASES) == sorted(flatten(Config()))
+
+
+@pytest.mark.parametrize(("key", "probe", "before", "after"), CASES, ids=[c[0] for c in CASES])
+def test_changing_a_key_changes_something(
+    key: str,
+    probe: Callable[[Config], Any],
+    before: dict[str, str],
+    after: dict[str, str],
+    folder: Path,
+) -> None:
+    plain, changed = configured(before), configured(after)
+    assert flatten(plain)[key] != flatten(changed)[key]
+    seen = probe(plain)
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    assert seen == probe(plain), "the probe itself must be steady"
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    assert seen != probe(changed)
