@@ -8,6 +8,10 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 RUN := runs/demo
 EXPORT := export/models/demo
+# From the test split: no training text has them.
+SENTENCES := "Sometimes Lukas has packed a heavy shirt." \
+	"Today his cat can return in front of these windows." \
+	"Although he dreams of the king, I have closed the window."
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -21,14 +25,17 @@ help: ## list the targets
 
 demo: .venv/.installed ## train on the toy corpus, score, export, translate
 	@$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(RUN)
+	@echo && echo "Held-out sentences of the synthetic toy corpus score:"
 	@$(BIN)/python -m tfnmt.evaluate --model=$(RUN) --split=test
 	@rm -rf $(EXPORT)
 	@$(BIN)/python -m tfnmt.export --model=$(RUN) --output=$(EXPORT)
-	@echo && echo "The exported model, loaded in a fresh process, translates:" && echo
-	@$(BIN)/python -m tfnmt.translate --model=$(EXPORT) --input=export/demo.en
-	@echo && echo "Next:  $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"...\""
-	@echo "       $(BIN)/python -m tfnmt.train --train=my.en,my.de"
-	@echo "       $(BIN)/tensorboard --logdir=$(RUN)/logs"
+	@echo && echo "The exported model, loaded in a fresh process, makes of the sentences" && echo
+	@printf '    %s\n' $(SENTENCES) && echo && echo "these:" && echo
+	@$(BIN)/python -m tfnmt.translate --model=$(EXPORT) $(SENTENCES) | sed 's/^/    /'
+	@echo && echo "Next:"
+	@echo "    $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"She knows that the dog sleeps.\""
+	@echo "    $(BIN)/python -m tfnmt.train --train=my.en,my.de"
+	@echo "    $(BIN)/tensorboard --logdir=$(RUN)/logs"
 
 test: .venv/.installed ## run the tests
 	$(BIN)/python -m pytest -m "not slow"

@@ -4,7 +4,6 @@ A YAML file, flags and `--set` overrides are merged in that order and checked at
 imports TensorFlow, so that a mistyped key is reported within a second.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tfnmt.errors import UsageError
+from tfnmt.errors import UsageError, nearest
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -178,7 +177,7 @@ def preset_path(name: str) -> Path:
     if not path.is_file():
         names = preset_names()
         raise UsageError(
-            f"--dataset={name}: no such preset; {_nearest(name, names)}there are {', '.join(names)}"
+            f"--dataset={name}: no such preset; {nearest(name, names)}there are {', '.join(names)}"
         )
     return path
 
@@ -279,7 +278,7 @@ def _problem(detail: dict[str, Any]) -> str:
     key = ".".join(location[:2])
     if detail["type"] == "extra_forbidden":
         known = _keys(location[0]) if len(location) > 1 else list(Config.model_fields)
-        hint = _nearest(location[-1], known)
+        hint = nearest(location[-1], known)
         return f"{key}: unknown key; {hint}there are {', '.join(known)}"
     if detail["type"] == "value_error":
         return f"{key}: {detail['ctx']['error']}"
@@ -294,9 +293,3 @@ def _keys(section: str) -> list[str]:
     annotation = Config.model_fields[section].annotation
     assert annotation is not None
     return list(annotation.model_fields)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean X? ` where a known name is close, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"did you mean {close[0]}? " if close else ""

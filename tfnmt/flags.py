@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from absl import flags
 from absl.flags import FlagValues
 
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UsageError, UserError, nearest
 
 HELP = ("--help", "-h", "--helpshort", "--helpfull", "-help", "-helpshort")
 
@@ -79,10 +79,11 @@ def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
     try:
         return list(values(["tfnmt", *arguments])[1:])
     except flags.UnrecognizedFlagError as error:
-        hint = f"did you mean --{error.suggestions[0]}? " if error.suggestions else ""
+        flag = f"--{error.flagname}"
+        hint = nearest(flag, (f"--{name}" for name in values))
         raise UsageError(
-            f"--{error.flagname}: unknown flag; {hint}--help lists them, and text that begins "
-            "with a dash comes after --"
+            f"{flag}: unknown flag; {hint}--help lists them, and text that begins with a dash "
+            "comes after --"
         ) from error
     except flags.Error as error:
         raise UsageError(f"{str(error).removeprefix('flag ')}; see --help") from error

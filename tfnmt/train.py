@@ -22,7 +22,7 @@ from tfnmt.config import (
     preset_path,
     read_tree,
 )
-from tfnmt.data.corpora import open_corpus, split_name
+from tfnmt.data.corpora import check_files, open_corpus, split_name
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
 from tfnmt.errors import UsageError
@@ -69,7 +69,9 @@ def main(values: Any, positional: list[str]) -> None:
 
     data_dir = Path(values.data_dir or home() / "data")
     corpus = open_corpus(config.data, config.training.seed, data_dir)
-    val = list(corpus.pairs(split_name(config.data, corpus, "val")))
+    val_split = split_name(config.data, corpus, "val")
+    check_files(corpus, "train", val_split)
+    val = list(corpus.pairs(val_split))
     prepared = prepare(config, corpus, Path(values.cache_dir or home() / ".cache"))
     plan = make_plan(config, prepared)
     if not run_folder.exists():
@@ -96,10 +98,10 @@ def resolve(values: Any) -> Config:
     if not (values.dataset or values.config or values.train):
         raise UsageError("--dataset: missing; give it, or --config, or your own text with --train")
     preset: Tree = {}
-    if values.dataset:
-        preset = read_tree(preset_path(values.dataset))
-    elif values.config:
-        preset = read_tree(Path(values.config))
+    if values.dataset or values.config:
+        path = preset_path(values.dataset) if values.dataset else Path(values.config)
+        say(f"configuration: {path}")
+        preset = read_tree(path)
     return build_config(merge(preset, {"data": flag_tree(values)}, parse_overrides(values.set)))
 
 

@@ -194,7 +194,10 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(start: Start, tmp_path: Path
     process.kill()
     process.communicate()
     done = subprocess.run(
-        [arguments[0], "-P", "-c", limited, *arguments[2:]], capture_output=True, text=True, timeout=240
+        [arguments[0], "-P", "-c", limited, *arguments[2:]],
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 1, done.stderr
     assert "nothing was written" in done.stderr.splitlines()[-1]

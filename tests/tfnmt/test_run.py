@@ -14,6 +14,7 @@ from tfnmt.run import (
     WEIGHTS,
     Run,
     Snapshots,
+    check_room,
     newest_finished_run,
     snapshot_is_whole,
     write_atomically,
@@ -26,18 +27,25 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from tfnmt.errors import UserError
-from tfnmt.run import Snapshots
+from tfnmt.run import Snapshots, check_room
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+def write(folder):
+    if sys.argv[3] == "checking":
+        check_room(folder, 200_000)
+    else:
+        (folder / "model").write_bytes(bytes(200_000))
+
 try:
-    Snapshots(Path(sys.argv[1]), keep=1).write(
-        int(sys.argv[2]), lambda folder: (folder / "model").write_bytes(bytes(200_000)) and None
-    )
+    Snapshots(Path(sys.argv[1]), keep=1).write(int(sys.argv[2]), write)
 except UserError as error:
     print(error)
 """
-"""To the file system, a limit on the size of files is a disk that is full."""
+"""To a process, a limit on the size of its files is a disk that is full."""
+
+HOW_TO_FIND_OUT = ["writing", "checking"] if hasattr(os, "posix_fallocate") else ["writing"]
 
 
 def weights(content: bytes) -> Callable[[Path], None]:
@@ -69,9 +77,9 @@ def steps(snapshots: Snapshots) -> list[int]:
     return [int(path.name) for path in snapshots.all()]
 
 
-def write_on_a_full_disk(folder: Path, step: int) -> str:
+def write_on_a_full_disk(folder: Path, step: int, how: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, folder, str(step)],
+        [sys.executable, "-c", FULL_DISK, folder, str(step), how],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
@@ -240,13 +248,21 @@ def test_what_a_killed_process_left_is_not_listed(tmp_path: Path) -> None:
     assert snapshots.all() == [whole]
 
 
+@pytest.mark.parametrize("how", HOW_TO_FIND_OUT)
 @pytest.mark.parametrize("step", [100, 200])
-def test_a_full_disk_is_told_and_leaves_the_older_snapshot(tmp_path: Path, step: int) -> None:
+def test_a_full_disk_is_told_and_leaves_the_older_snapshot(
+    tmp_path: Path, step: int, how: str
+) -> None:
     old = Snapshots(tmp_path, keep=1).write(100, weights(b"old"))
-    message = write_on_a_full_disk(tmp_path, step)
+    message = write_on_a_full_disk(tmp_path, step, how)
     assert message == f"{tmp_path / f'{step:08d}'}: File too large; nothing was written\n"
     assert names(tmp_path) == [old.name]
     assert snapshot_is_whole(old)
+
+
+def test_where_there_is_room_checking_leaves_nothing(tmp_path: Path) -> None:
+    check_room(tmp_path, 1_000_000)
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "optimizer.npz", CHECKSUMS])

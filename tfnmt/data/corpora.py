@@ -115,11 +115,7 @@ class AlignedFiles:
 
     def pairs(self, split: str) -> Iterator[Pair]:
         """(source, target) sentences of a split."""
-        missing = [path for path in self.paths[split] if not path.is_file()]
-        if missing:
-            raise UserError(
-                *(f"{path}: no such file; the {split} text is expected there" for path in missing)
-            )
+        check_files(self, split)
         return read_pairs(*self.paths[split])
 
     def files(self, split: str) -> tuple[Path, ...]:
@@ -194,6 +190,18 @@ def open_corpus(data: DataConfig, seed: int, data_dir: Path) -> Corpus:
             f"data.corpus: {data.corpus} has no {data.source}-{data.target}; it has {pairs}"
         )
     return entry.open(data.source, data.target, data_dir)
+
+
+def check_files(corpus: Corpus, *splits: str) -> None:
+    """Raises a UserError that names every missing file of some splits."""
+    problems = [
+        f"{path}: no such file; the {split} text is expected there"
+        for split in splits
+        for path in corpus.files(split)
+        if not path.is_file()
+    ]
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
 
 
 def split_name(data: DataConfig, corpus: Corpus, split: str) -> str:

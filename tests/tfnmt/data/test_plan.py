@@ -3,7 +3,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tfnmt.data.plan import Plan, PlannedBatch, padded_lengths
+from tfnmt.config import Config, TokenizerConfig, build_config
+from tfnmt.data.plan import Plan, PlannedBatch, make_plan, padded_lengths
+from tfnmt.data.prepared import Prepared, Sentences
+from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 
 Lengths = tuple[np.ndarray, np.ndarray]
@@ -37,10 +40,24 @@ DISTRIBUTIONS = [normal, uniform, skewed, alike, one_row]
 every_distribution = pytest.mark.parametrize("lengths", DISTRIBUTIONS)
 
 
-def make_plan(
+def plan_of(
     make: Callable[[np.random.Generator], Lengths], seed: int = 1, batch_tokens: int = 1024
 ) -> Plan:
     return Plan(*make(np.random.default_rng(0)), batch_tokens, MAX_LENGTH, seed)
+
+
+def configuration(batch_tokens: int, max_length: int, seed: int) -> Config:
+    data = {"batch_tokens": batch_tokens, "max_length": max_length}
+    return build_config({"data": data, "training": {"seed": seed}})
+
+
+@pytest.fixture
+def prepared() -> Prepared:
+    """Pairs of 3, 5, 6, 8 and 10 ids on the longer side."""
+    model = train_tokenizer(["some words"] * 20, TokenizerConfig(vocab_size=272))
+    source, target = np.cumsum([0, 3, 4, 5, 8, 2]), np.cumsum([0, 2, 5, 6, 7, 10])
+    ids = np.ones(30, np.uint16)
+    return Prepared(Tokenizer(model), Sentences(ids, source), Sentences(ids, target))
 
 
 def epoch(plan: Plan, number: int) -> list[PlannedBatch]:
@@ -67,7 +84,7 @@ def test_an_epoch_has_each_row_exactly_once(
 ) -> None:
     source, target = lengths(np.random.default_rng(0))
     fitting = np.flatnonzero((source <= MAX_LENGTH) & (target <= MAX_LENGTH)).tolist()
-    plan = make_plan(lengths, seed)
+    plan = plan_of(lengths, seed)
     assert plan.rows.tolist() == fitting
     for number in (0, 1, 5):
         assert sorted(rows_of(epoch(plan, number))) == fitting
@@ -78,7 +95,7 @@ def test_an_epoch_has_each_row_exactly_once(
 def test_no_batch_has_more_slots_than_the_budget(
     lengths: Callable[[np.random.Generator], Lengths], batch_tokens: int
 ) -> None:
-    for batch in epoch(make_plan(lengths, batch_tokens=batch_tokens), 0):
+    for batch in epoch(plan_of(lengths, batch_tokens=batch_tokens), 0):
         assert 0 < slots(batch) <= batch_tokens
 
 
@@ -87,7 +104,7 @@ def test_a_batch_is_as_long_as_its_longest_row_needs(
     lengths: Callable[[np.random.Generator], Lengths],
 ) -> None:
     longer = np.maximum(*lengths(np.random.default_rng(0)))
-    for batch in epoch(make_plan(lengths), 0):
+    for batch in epoch(plan_of(lengths), 0):
         longest = longer[batch.rows].max()
         assert longest <= batch.length <= MAX_LENGTH
         assert batch.length == padded_lengths(np.array([longest]), MAX_LENGTH)[0]
@@ -97,7 +114,7 @@ def test_a_batch_is_as_long_as_its_longest_row_needs(
 def test_all_batches_but_one_are_more_than_half_full(
     lengths: Callable[[np.random.Generator], Lengths],
 ) -> None:
-    sizes = sorted(slots(batch) for batch in epoch(make_plan(lengths), 0))
+    sizes = sorted(slots(batch) for batch in epoch(plan_of(lengths), 0))
     assert len(sizes) > 5
     assert sizes[1] > 1024 / 2
 
@@ -106,39 +123,39 @@ def test_all_batches_but_one_are_more_than_half_full(
 def test_every_epoch_has_the_same_number_of_batches_of_the_same_shapes(
     lengths: Callable[[np.random.Generator], Lengths],
 ) -> None:
-    plan = make_plan(lengths)
+    plan = plan_of(lengths)
     shapes = [sorted((len(b.rows), b.length) for b in epoch(plan, n)) for n in range(3)]
     assert shapes[0] == shapes[1] == shapes[2]
     assert len(shapes[0]) == plan.batches_per_epoch
-    assert make_plan(lengths, seed=9).batches_per_epoch == plan.batches_per_epoch
+    assert plan_of(lengths, seed=9).batches_per_epoch == plan.batches_per_epoch
 
 
 def test_the_same_seed_and_step_give_the_same_batch_in_a_fresh_plan() -> None:
     steps = [700, 3, 150, 0, 41, 3]
-    expected = as_lists([make_plan(normal).batch(step) for step in steps])
-    plan = make_plan(normal)
+    expected = as_lists([plan_of(normal).batch(step) for step in steps])
+    plan = plan_of(normal)
     assert as_lists([plan.batch(step) for step in steps]) == expected
 
 
 def test_any_resume_point_goes_on_in_the_uninterrupted_order() -> None:
-    plan = make_plan(normal)
+    plan = plan_of(normal)
     count = plan.batches_per_epoch
     order = as_lists([plan.batch(step) for step in range(2 * count)])
     for first in (1, count - 1, count, count + 7):
-        resumed = make_plan(normal)
+        resumed = plan_of(normal)
         assert as_lists([resumed.batch(step) for step in range(first, 2 * count)]) == order[first:]
 
 
 def test_epochs_and_seeds_differ_in_batches_and_in_their_order() -> None:
-    plan = make_plan(normal)
-    for other in (epoch(plan, 1), epoch(make_plan(normal, seed=2), 0)):
+    plan = plan_of(normal)
+    for other in (epoch(plan, 1), epoch(plan_of(normal, seed=2), 0)):
         assert [batch.length for batch in other] != [batch.length for batch in epoch(plan, 0)]
         members = [{frozenset(b.rows.tolist()) for b in some} for some in (epoch(plan, 0), other)]
         assert len(members[0] & members[1]) < len(other) / 10
 
 
 def test_an_epoch_is_not_sorted_by_length() -> None:
-    lengths = [batch.length for batch in epoch(make_plan(normal), 0)]
+    lengths = [batch.length for batch in epoch(plan_of(normal), 0)]
     assert lengths != sorted(lengths)
     half = len(lengths) // 2
     assert abs(np.mean(lengths[:half]) - np.mean(lengths[half:])) < 2
@@ -157,20 +174,29 @@ def test_a_corpus_of_one_row_is_one_batch_for_ever() -> None:
     assert as_lists([plan.batch(step) for step in (0, 1, 10**9)]) == [([0], 6)] * 3
 
 
-def test_a_corpus_of_which_nothing_is_left_is_the_users_to_mend() -> None:
-    with pytest.raises(UserError, match=r"data\.max_length"):
-        Plan(np.array([9, 10]), np.array([3, 3]), batch_tokens=64, max_length=8, seed=1)
+def test_a_configuration_makes_its_plan(prepared: Prepared) -> None:
+    plan = make_plan(configuration(batch_tokens=16, max_length=8, seed=3), prepared)
+    lengths = (prepared.source.lengths, prepared.target.lengths)
+    expected = Plan(*lengths, batch_tokens=16, max_length=8, seed=3)
+    assert as_lists(epoch(plan, 0)) == as_lists(epoch(expected, 0))
+    assert plan.rows.tolist() == [0, 1, 2, 3]
+
+
+def test_a_corpus_of_which_nothing_is_left_is_the_users_to_mend(prepared: Prepared) -> None:
+    make_plan(configuration(batch_tokens=16, max_length=3, seed=1), prepared)
+    with pytest.raises(UserError, match=r"data\.max_length: all 5 pairs .* 2 pieces; raise it"):
+        make_plan(configuration(batch_tokens=16, max_length=2, seed=1), prepared)
 
 
 def test_captions_are_padded_little() -> None:
     source, target = normal(np.random.default_rng(0))
-    batches = epoch(make_plan(normal, batch_tokens=4096), 0)
+    batches = epoch(plan_of(normal, batch_tokens=4096), 0)
     longer = int(np.maximum(source, target).sum())
     assert 1 - longer / sum(map(slots, batches)) < 0.15
 
 
 def test_captions_have_few_shapes() -> None:
-    batches = epoch(make_plan(normal, batch_tokens=4096), 0)
+    batches = epoch(plan_of(normal, batch_tokens=4096), 0)
     assert len({batch.length for batch in batches}) <= 16
 
 

@@ -42,9 +42,7 @@ json.dump(answers, sys.stdout)
 def translator(tiny_run: Path) -> Translator:
     run = Run(tiny_run)
     config = run.config()
-    return load_translator(
-        run.weights(), config, run.tokenizer_path.read_bytes(), config.decoding
-    )
+    return load_translator(run.weights(), config, run.tokenizer_path.read_bytes(), config.decoding)
 
 
 def test_200_strings_and_scores_equal_those_of_the_translator(
@@ -76,9 +74,7 @@ def test_signatures_take_text_and_give_a_row_a_text(tiny_export: Path) -> None:
             assert signature.structured_outputs[output].shape.as_list() == [None]
 
 
-def test_the_card_tells_languages_configuration_and_step(
-    tiny_export: Path, tiny_run: Path
-) -> None:
+def test_the_card_tells_languages_configuration_and_step(tiny_export: Path, tiny_run: Path) -> None:
     card = json.loads((tiny_export / "1" / "assets.extra" / "model_card.json").read_text())
     assert (card["source"], card["target"], card["step"]) == ("en", "de", 12)
     assert card["config"] == Run(tiny_run).config().model_dump(mode="json")
