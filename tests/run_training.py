@@ -15,8 +15,8 @@ with silent_stderr():
     import keras
     import tensorflow as tf
 
-from tfnmt import flags, train
-from tfnmt.training import training
+from tfnmt import flags, train  # noqa: E402
+from tfnmt.training import training  # noqa: E402
 
 
 class LossNotes(keras.callbacks.Callback):

@@ -74,7 +74,7 @@ def test_files_of_different_length_are_refused(
     call: Call, tiny_run: Path, files: str, tmp_path: Path
 ) -> None:
     (tmp_path / "t.de").write_text("eins\n")
-    with pytest.raises(UserError, match="30 lines, but .* has 1;"):
+    with pytest.raises(UserError, match=r"30 lines, but .* has 1;"):
         call(evaluate, f"--model={tiny_run}", f"--test={files}")
 
 

@@ -14,22 +14,6 @@ from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.model.transformer import Transformer
 
 WORDS = "the old dog sees a cat and runs home because it rains today in town".split()  # noqa: SIM905
-    "the",
-    "old",
-    "dog",
-    "sees",
-    "a",
-    "cat",
-    "and",
-    "runs",
-    "home",
-    "because",
-    "it",
-    "rains",
-    "today",
-    "in",
-    "town",
-]
 RANDOM = np.random.default_rng(0)
 SENTENCES = [" ".join(RANDOM.choice(WORDS, size)) for size in RANDOM.integers(1, 25, 30)]
 
