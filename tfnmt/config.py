@@ -4,7 +4,7 @@ A YAML file, flags and `--set` overrides are merged in that order and checked at
 imports TensorFlow, so that a mistyped key is reported within a second.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -23,6 +23,17 @@ class Section(BaseModel):
     """A frozen group of keys that knows no others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        problems = list(self._contradictions())
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
+        """What is wrong between keys of which each is possible."""
+        return iter(())
 
 
 class DataConfig(Section):
@@ -48,20 +59,18 @@ class DataConfig(Section):
         4096, description="rows x the longer padded side of a batch, over all replicas"
     )
 
-    @model_validator(mode="after")
-    def _sensible(self) -> Self:
+    def _contradictions(self) -> Iterator[str]:
         if self.source == self.target:
-            raise ValueError(f"source and target are both '{self.source}'; name two languages")
+            yield f"source and target are both '{self.source}'; name two languages"
         if (self.corpus is None) == (self.train is None):
-            raise ValueError("set either corpus or train; the other one is null")
+            yield "set either corpus or train; the other one is null"
         if self.val is not None and self.train is None:
-            raise ValueError("val goes with train; a named corpus has its own validation text")
+            yield "val goes with train; a named corpus has its own validation text"
         if self.batch_tokens < self.max_length:
-            raise ValueError(
+            yield (
                 f"batch_tokens {self.batch_tokens} cannot hold one pair of max_length "
                 f"{self.max_length}; raise it or lower data.max_length"
             )
-        return self
 
 
 class TokenizerConfig(Section):
@@ -95,14 +104,12 @@ class ModelConfig(Section):
         "all", description="one table for source, target and output; target and output; or three"
     )
 
-    @model_validator(mode="after")
-    def _sensible(self) -> Self:
+    def _contradictions(self) -> Iterator[str]:
         if self.d_model % self.num_heads:
-            raise ValueError(
+            yield (
                 f"num_heads {self.num_heads} does not divide d_model {self.d_model}; "
                 "choose a divisor"
             )
-        return self
 
 
 class TrainingConfig(Section):
@@ -131,16 +138,14 @@ class TrainingConfig(Section):
     )
     log_steps: Count = Field(50, description="updates from one TensorBoard point to the next")
 
-    @model_validator(mode="after")
-    def _sensible(self) -> Self:
+    def _contradictions(self) -> Iterator[str]:
         if self.max_steps is None and self.max_epochs is None and self.max_minutes is None:
-            raise ValueError("nothing ends the training; set max_steps, max_epochs or max_minutes")
+            yield "nothing ends the training; set max_steps, max_epochs or max_minutes"
         if self.keep_last < self.average_last:
-            raise ValueError(
+            yield (
                 f"keep_last {self.keep_last} keeps fewer checkpoints than average_last "
                 f"{self.average_last} needs; raise keep_last"
             )
-        return self
 
 
 class DecodingConfig(Section):
@@ -193,7 +198,7 @@ def read_tree(path: Path) -> Tree:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a YAML file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}; mend it") from error
     if tree is None:
         return {}
@@ -214,7 +219,7 @@ def parse_overrides(assignments: Iterable[str]) -> Tree:
             continue
         try:
             value = yaml.safe_load(text)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):
             problems.append(f"--set {assignment}: the value is not YAML; quote it")
             continue
         tree.setdefault(section, {})[name] = value
@@ -240,7 +245,8 @@ def build_config(tree: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(sections)
     except ValidationError as error:
-        raise UsageError(*(_problem(dict(detail)) for detail in error.errors())) from error
+        details = (dict(detail) for detail in error.errors())
+        raise UsageError(*(line for detail in details for line in _problems(detail))) from error
 
 
 def dump_config(config: Config) -> str:
@@ -272,20 +278,20 @@ def _presets_folder() -> Path:
     )
 
 
-def _problem(detail: dict[str, Any]) -> str:
-    """One line for one of pydantic's errors."""
+def _problems(detail: dict[str, Any]) -> list[str]:
+    """One of pydantic's errors: a line, or a line a contradiction of a section."""
     location = [str(part) for part in detail["loc"]]
     key = ".".join(location[:2])
     if detail["type"] == "extra_forbidden":
         known = _keys(location[0]) if len(location) > 1 else list(Config.model_fields)
         hint = nearest(location[-1], known)
-        return f"{key}: unknown key; {hint}there are {', '.join(known)}"
+        return [f"{key}: unknown key; {hint}there are {', '.join(known)}"]
     if detail["type"] == "value_error":
-        return f"{key}: {detail['ctx']['error']}"
+        return [f"{key}: {line}" for line in str(detail["ctx"]["error"]).splitlines()]
     if detail["type"] == "literal_error":
-        return f"{key}: {detail['input']!r} is not possible; choose {detail['ctx']['expected']}"
+        return [f"{key}: {detail['input']!r} is not possible; choose {detail['ctx']['expected']}"]
     expected = detail["msg"][0].lower() + detail["msg"][1:]
-    return f"{key}: {detail['input']!r} is wrong; {expected.replace('input should', 'it should')}"
+    return [f"{key}: {detail['input']!r} is wrong; {expected.replace('input should', 'it should')}"]
 
 
 def _keys(section: str) -> list[str]:

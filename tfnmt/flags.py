@@ -53,12 +53,11 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
     `usage` is the command's docstring: the first thing that `--help` prints.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    if any(argument in HELP for argument in _before_dashes(arguments)):
-        print(_help(values, usage))
-        sys.exit(0)
     try:
-        positional = _parse(values, arguments)
-        main(values, positional)
+        if any(argument in HELP for argument in _before_dashes(arguments)):
+            print(_help(values, usage))
+        else:
+            main(values, _parse(values, arguments))
         sys.stdout.flush()
     except UserError as error:
         for problem in error.problems:

@@ -43,6 +43,7 @@ def written_aside(path: Path) -> Iterator[Path]:
     aside = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove(aside)  # what a killed process of the same number left
         yield aside
         aside.rename(path)
     except OSError as error:
@@ -61,13 +62,12 @@ class Snapshots:
     def write(self, step: int, fill: Callable[[Path], None]) -> Path:
         """Has `fill` write the files of a new snapshot; it appears only when it is whole."""
         path = self.folder / f"{step:08d}"
-        if path.exists():
-            shutil.rmtree(path)
         with written_aside(path) as aside:
             aside.mkdir()
             fill(aside)
             checksums = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
             (aside / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
+            _remove(path)
         for old in self.all()[: -self.keep]:
             shutil.rmtree(old)
         return path
@@ -171,8 +171,8 @@ class Run:
         """The evaluations so far, the oldest first."""
         if not self.evaluations_path.is_file():
             return []
-        lines = self.evaluations_path.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        with self.evaluations_path.open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
 
     @property
     def _config_path(self) -> Path:
@@ -221,5 +221,5 @@ def _sha256(path: Path) -> str:
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    elif path.exists():
+        path.unlink()

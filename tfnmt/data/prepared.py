@@ -63,9 +63,13 @@ def prepare(config: Config, corpus: Corpus, cache_dir: Path) -> Prepared:
     folder = cache_dir / "prepared" / _key(config, corpus)
     if not folder.is_dir():
         pairs = _read_pairs(config, corpus)
-        with written_aside(folder) as aside:
-            aside.mkdir()
-            _write(aside, pairs, config)
+        try:
+            with written_aside(folder) as aside:
+                aside.mkdir()
+                _write(aside, pairs, config)
+        except UserError:
+            if not folder.is_dir():  # another training of the same text may have been faster
+                raise
     return _load(folder)
 
 
