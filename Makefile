@@ -1,6 +1,8 @@
 # `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format
+.PHONY: help install demo test test-all check format
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
@@ -22,6 +24,8 @@ help: ## list the targets
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
+
+install: .venv/.installed ## make .venv and install into it
 
 demo: .venv/.installed ## train on the toy corpus, score, export, translate
 	@$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(RUN)

@@ -3,8 +3,12 @@
     run_training.py LOSSES DEVICES FLAG ...
 
 LOSSES gets a line a step: its number and its loss. DEVICES is the number of logical CPU devices.
+With KILL_AT=STEP and KILL_WITH=SIGNAL in the environment, the process sends itself that signal
+after that step.
 """
 
+import os
+import signal
 import sys
 from typing import Any
 
@@ -29,6 +33,8 @@ class LossNotes(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
         self.file.write(f"{step} {float(logs['loss']).hex()}\n")
+        if step == int(os.environ.get("KILL_AT", -1)):
+            os.kill(os.getpid(), signal.Signals[os.environ["KILL_WITH"]])
 
 
 def main(losses: str, devices: int, arguments: list[str]) -> None:

@@ -18,9 +18,9 @@ from absl import flags
 from tfnmt.config import DataConfig
 from tfnmt.data.corpora import open_corpus, split_name
 from tfnmt.data.files import Pair, read_lines, read_pairs
-from tfnmt.errors import UsageError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
-from tfnmt.flags import define_data_dir, define_search, run
+from tfnmt.flags import define_data_dir, define_search, run, two_files
 from tfnmt.progress import bar, say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import home, write_atomically
@@ -68,10 +68,10 @@ def main(values: Any, positional: list[str]) -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     _report(result)
-    if isinstance(model, RunModel):
-        model.run.append_evaluation(evaluation)
     if values.json:
         write_atomically(Path(values.json), (json.dumps(evaluation, indent=1) + "\n").encode())
+    if isinstance(model, RunModel):
+        model.run.append_evaluation(evaluation)
 
 
 def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
@@ -81,9 +81,7 @@ def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
         corpus = open_corpus(data, model.config.training.seed, _data_dir(values))
         split = split_name(data, corpus, values.split)
         return split, list(corpus.pairs(split))
-    if len(values.test) != 2:
-        raise UsageError(f"--test={','.join(values.test)}: name two files, as in my.en,my.de")
-    source, target = map(Path, values.test)
+    source, target = two_files("test", values.test)
     if (source.suffix, target.suffix) == (f".{data.target}", f".{data.source}"):
         source, target = target, source
     return f"{source},{target}", list(read_pairs(source, target))
@@ -110,16 +108,19 @@ def _literature(
 
     tokens = literature_tokens(references, data.target)
     official = data_dir / "multi30k" / f"{split}.lc.norm.tok.{data.target}"
-    if official.is_file():
-        lines = list(read_lines(official))
-        differing = sum(ours != theirs for ours, theirs in zip(tokens, lines, strict=True))
-        lower = bleu([line.lower() for line in references], references)
-        say(
-            f"self-test: {differing} of {len(lines):,} references tokenised otherwise than in "
-            f"{official.name}; lower-cased references scored cased give {lower:.2f}"
-        )
-        tokens = lines
-    return literature_bleu(hypotheses, tokens, data.target)
+    if not official.is_file():
+        say(f"no self-test: there are no official tokens in {official}; ours are the references")
+        return literature_bleu(hypotheses, tokens, data.target)
+    lines = list(read_lines(official))
+    if len(lines) != len(tokens):
+        raise UserError(f"{official}: {len(lines):,} lines for {len(tokens):,} references; mend it")
+    differing = sum(ours != theirs for ours, theirs in zip(tokens, lines, strict=True))
+    lower = bleu([line.lower() for line in references], references)
+    say(
+        f"self-test: {differing} of {len(lines):,} references tokenised otherwise than in "
+        f"{official.name}; lower-cased references scored cased give {lower:.2f}"
+    )
+    return literature_bleu(hypotheses, lines, data.target)
 
 
 def _report(result: dict[str, Any]) -> None:

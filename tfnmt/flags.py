@@ -5,10 +5,12 @@ side, and hands its `main` to `run`. Exit codes: 0 done, 1 failed, 2 called wron
 when a signal ended the work.
 """
 
+import io
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from absl import flags
@@ -46,6 +48,13 @@ def define_search(values: FlagValues) -> None:
     )  # fmt: skip
 
 
+def two_files(flag: str, files: list[str]) -> tuple[Path, Path]:
+    """The source file and the target file that a flag names."""
+    if len(files) != 2:
+        raise UsageError(f"--{flag}={','.join(files)}: name two files, as in my.en,my.de")
+    return Path(files[0]), Path(files[1])
+
+
 def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None = None) -> NoReturn:
     """Parses the arguments, calls `main(values, positional)` and exits.
 
@@ -53,6 +62,9 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
     `usage` is the command's docstring: the first thing that `--help` prints.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # whatever the locale, text is UTF-8 here
+            stream.reconfigure(encoding="utf-8")
     try:
         if any(argument in HELP for argument in _before_dashes(arguments)):
             print(_help(values, usage))
@@ -98,5 +110,5 @@ def _help(values: FlagValues, usage: str) -> str:
     for name in sorted(values):
         flag = values[name]
         shown = f"--[no]{name}" if flag.boolean else f"--{name}=..."
-        rows.append(f"  {shown:<24} {flag.help}")
+        rows.append(f"  {shown:<24} {' '.join(flag.help.split())}")
     return "\n".join([usage.strip(), "", "Flags:", *rows])

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SETTINGS = {
-    "KERAS_BACKEND": "tensorflow",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     # oneDNN's kernels use what the processor has; TensorFlow's own are built for the oldest one.
     # On a processor without AVX-512 TensorFlow leaves them off, and takes twice as long.
@@ -16,6 +15,7 @@ SETTINGS = {
 
 def set_environment() -> None:
     """Makes the settings, for this process and those that it starts."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # training and search need it
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,13 @@ def home() -> Path:
 def written_aside(path: Path) -> Iterator[Path]:
     """Gives a path beside `path` to write to, and renames it there if nothing went wrong.
 
-    Works for a file and for a folder that is not there yet; on an error nothing remains.
+    Works for a file and for a folder that is not there yet; on an error nothing remains. A link is
+    followed; what is neither file nor folder, /dev/null for one, is written to as it is.
     """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        yield path
+        return
     aside = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +54,8 @@ def written_aside(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; nothing was written") from error
     finally:
-        _remove(aside)
+        with suppress(OSError):
+            _remove(aside)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,8 @@ class Snapshots:
             checksums = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
             (aside / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
             _remove(path)
-        for old in self.all()[: -self.keep]:
+        others = [other for other in self.all() if other != path]
+        for old in others[: max(0, len(others) + 1 - self.keep)]:
             shutil.rmtree(old)
         return path
 
@@ -164,8 +171,13 @@ class Run:
 
     def append_evaluation(self, evaluation: dict[str, Any]) -> None:
         """Adds a line to evaluations.jsonl."""
-        with self.evaluations_path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(evaluation, ensure_ascii=False) + "\n")
+        try:
+            with self.evaluations_path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(evaluation, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"{self.evaluations_path}: {error.strerror}; the scores are not kept there"
+            ) from error
 
     def evaluations(self) -> list[dict[str, Any]]:
         """The evaluations so far, the oldest first."""

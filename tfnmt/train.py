@@ -7,6 +7,7 @@ The run folder is runs/<dataset>-<source>-<target>. The same command again goes 
 Settings come from the preset of --dataset (or --config), then flags, then --set.
 """
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,8 @@ from tfnmt.config import (
 from tfnmt.data.corpora import check_files, open_corpus, split_name
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
-from tfnmt.errors import UsageError
-from tfnmt.flags import define_cache_dir, define_data_dir, run
+from tfnmt.errors import UsageError, UserError
+from tfnmt.flags import define_cache_dir, define_data_dir, run, two_files
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
@@ -76,6 +77,11 @@ def main(values: Any, positional: list[str]) -> None:
     plan = make_plan(config, prepared)
     if not run_folder.exists():
         run_folder.create(config, prepared.tokenizer.model)
+    elif run_folder.tokenizer_path.read_bytes() != prepared.tokenizer.model:
+        raise UserError(
+            f"{run_folder.path}: the training text has changed since this run began; use --run_dir "
+            "for a new run, or the old text to go on"
+        )
     say(f"the run is kept in {run_folder.path}")
 
     import_tensorflow()
@@ -109,8 +115,8 @@ def flag_tree(values: Any) -> Tree:
     """What the flags say about the data."""
     tree: Tree = {name: values[name].value for name in ("source", "target") if values[name].value}
     if values.train is None:
-        return tree | ({"val": _files("val", values.val)} if values.val else {})
-    train = _files("train", values.train)
+        return tree | ({"val": _resolved("val", values.val)} if values.val else {})
+    train = _resolved("train", values.train)
     suffixes = [Path(file).suffix.removeprefix(".") for file in train]
     source, target = values.source or suffixes[0], values.target or suffixes[1]
     # --train=a.en,a.de --source=de means the other direction.
@@ -118,22 +124,21 @@ def flag_tree(values: Any) -> Tree:
     tree |= {"corpus": None, "source": source, "target": target}
     tree["train"] = train[::-1] if backwards else train
     if values.val:
-        val = _files("val", values.val)
+        val = _resolved("val", values.val)
         tree["val"] = val[::-1] if backwards else val
     return tree
 
 
-def _files(flag: str, files: list[str]) -> list[str]:
-    if len(files) != 2:
-        raise UsageError(f"--{flag}={','.join(files)}: name two files, as in my.en,my.de")
-    return [str(Path(file).resolve()) for file in files]
+def _resolved(flag: str, files: list[str]) -> list[str]:
+    """Two files, named so that they are found from any folder."""
+    return [str(path.resolve()) for path in two_files(flag, files)]
 
 
 def default_run_dir(values: Any, config: Config) -> Path:
     """runs/<dataset>-<source>-<target>, the dataset of own text being its file's name."""
     data = config.data
-    file = values.config or (data.train[0] if data.train else "")
-    name = values.dataset or Path(file).stem or data.corpus
+    # One's own text, under whatever preset, is not the preset's corpus.
+    name = Path(data.train[0]).stem if data.train else values.dataset or Path(values.config).stem
     return home() / "runs" / f"{name}-{data.source}-{data.target}"
 
 
@@ -158,7 +163,7 @@ def _evaluator(
 
 
 def _command() -> str:
-    return f"python -m tfnmt.train {' '.join(sys.argv[1:])}"
+    return f"python -m tfnmt.train {shlex.join(sys.argv[1:])}"
 
 
 if __name__ == "__main__":

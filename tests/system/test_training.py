@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tfnmt.run import Run
+from tfnmt.run import Run, snapshot_is_whole
 
 SCRIPT = Path(__file__).parents[1] / "run_training.py"
 SETTINGS = {
@@ -40,20 +40,25 @@ class Folder:
         return {int(step): loss for step, loss in map(str.split, lines)}
 
 
+def command(folder: Folder, devices: int = 1, **changes: object) -> list[str]:
+    """The training of a folder: `model__dropout=0.3` stands for `--set=model.dropout=0.3`."""
+    settings = SETTINGS | {key.replace("__", "."): value for key, value in changes.items()}
+    cache = folder.run.path.parents[1] / "cache"
+    return [
+        sys.executable, "-P", str(SCRIPT), str(folder.losses_path), str(devices), "--dataset=copy",
+        f"--run_dir={folder.run.path}", f"--cache_dir={cache}",
+        *(f"--set={key}={value}" for key, value in settings.items()),
+    ]  # fmt: skip
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start() -> Iterator[Start]:
     """Starts a training; what still runs when the test ends is killed."""
     running = []
 
     def begin(folder: Folder, devices: int = 1, **changes: object) -> subprocess.Popen[str]:
-        settings = SETTINGS | {key.replace("__", "."): value for key, value in changes.items()}
-        arguments = ["--dataset=copy", f"--run_dir={folder.run.path}",
-                     f"--cache_dir={tmp_path / 'cache'}",
-                     *(f"--set={key}={value}" for key, value in settings.items())]  # fmt: skip
-        process = subprocess.Popen(
-            [sys.executable, "-P", str(SCRIPT), str(folder.losses_path), str(devices), *arguments],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        arguments = command(folder, devices, **changes)
+        process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
         running.append(process)
         return process
 
@@ -107,22 +112,33 @@ def test_two_devices_take_the_20_steps_of_one(start: Start, tmp_path: Path) -> N
     np.testing.assert_allclose(weights(folders[2].run), weights(folders[1].run), atol=1e-5)
 
 
-def test_killed_and_resumed_is_never_killed(start: Start, tmp_path: Path) -> None:
-    """With dropout: the 20 losses after the kill, bit for bit, and the weights."""
+@pytest.mark.parametrize(
+    ("number", "code", "first"),
+    [(signal.SIGKILL, -signal.SIGKILL, 11), (signal.SIGTERM, 128 + signal.SIGTERM, 18)],
+)
+def test_killed_and_resumed_is_never_killed(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals, code: int, first: int,
+) -> None:  # fmt: skip
+    """With dropout: the losses after what was saved, bit for bit, and the averaged weights.
+
+    After 17 steps and a checkpoint every 10, a kill loses 7 steps and a SIGTERM none.
+    """
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     never, killed = Folder(tmp_path / "a"), Folder(tmp_path / "b")
-    finish(start(never, model__dropout=0.3))
-    process = start(killed, model__dropout=0.3)
-    wait_for_step(killed, 17, process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    settings = {"model__dropout": 0.3, "training__average_last": 3}
+    finish(start(never, **settings))
+    monkeypatch.setenv("KILL_AT", "17")
+    monkeypatch.setenv("KILL_WITH", number.name)
+    finish(start(killed, **settings), code=code)
     killed.losses_path.unlink()
 
-    errors = finish(start(killed, model__dropout=0.3))
-    assert "going on after step" in errors
+    monkeypatch.delenv("KILL_AT")
+    errors = finish(start(killed, **settings))
+    assert f"going on after step {first - 1} " in errors
     resumed, whole = killed.losses(), never.losses()
-    assert len(resumed) >= 20
+    assert sorted(resumed) == list(range(first, 41))
     assert resumed == {step: whole[step] for step in resumed}
     np.testing.assert_array_equal(weights(killed.run), weights(never.run))
 
@@ -171,35 +187,34 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(
     wait_for_step(folder, int(before.name) + 1, process)
     process.send_signal(signal.SIGTERM)
     errors = finish(process, code=128 + signal.SIGTERM)
-    assert f"{newest}: damaged" in errors
+    assert f"{newest}: damaged, removed;" in errors
     assert min(folder.losses()) == int(before.name) + 1
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(start: Start, tmp_path: Path) -> None:
-    """A limit on the size of files stands in for the disk: weights fit, the optimizer does not."""
+    """A limit on the size of files stands in for the disk."""
     folder = Folder(tmp_path)
     finish(start(folder, training__max_steps=10, training__checkpoint_steps=5))
-    good = folder.run.checkpoints().all()
+    good = folder.run.checkpoints(keep=5).all()
     folder.run.summary_path.unlink()
+    config = folder.run.path / "config.yaml"
+    config.write_text(config.read_text().replace("max_steps: 10", "max_steps: 20"))
+
     limited = (
         "import resource, signal, sys, runpy;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
         "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
     )
-    config = folder.run.path / "config.yaml"
-    config.write_text(config.read_text().replace("max_steps: 10", "max_steps: 20"))
-    process = start(folder, training__max_steps=20, training__checkpoint_steps=5)
-    arguments = list(process.args)  # type: ignore[call-overload]
-    process.kill()
-    process.communicate()
+    python, safe_path, *arguments = command(
+        folder, training__max_steps=20, training__checkpoint_steps=5
+    )
     done = subprocess.run(
-        [arguments[0], "-P", "-c", limited, *arguments[2:]],
-        capture_output=True,
-        text=True,
-        timeout=240,
+        [python, safe_path, "-c", limited, *arguments], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 1, done.stderr
-    assert "nothing was written" in done.stderr.splitlines()[-1]
+    assert "File too large; nothing was written" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-    assert folder.run.checkpoints().all() == good
+    left = list((folder.run.path / "checkpoints").iterdir())
+    assert sorted(left) == good
+    assert all(snapshot_is_whole(path) for path in good)

@@ -131,7 +131,8 @@ def points(config: Config) -> Any:
     writer = tf.summary.create_file_writer("logs")
     board = callbacks.TensorBoard(writer, progress, config.training.log_steps)
     board.set_model(Trainer(transformer(config), config.training))
-    logs = {"loss": 1.0, "cross_entropy": 1.0, "accuracy": 1.0, "gradient_norm": 1.0}
+    logs = {"loss": 1.0, "cross_entropy": 1.0, "accuracy": 1.0, "gradient_norm": 1.0,
+            "learning_rate": 1.0}  # fmt: skip
     for progress.step in range(1, 9):
         progress.seconds += 1
         board.on_train_batch_end(progress.step, logs)

@@ -4,10 +4,11 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 from tfnmt.config import DataConfig
-from tfnmt.data import digits, toy
+from tfnmt.data import digits, toy, toy_lexicon
 from tfnmt.data.files import Pair, read_pairs
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
@@ -27,7 +28,7 @@ class Corpus(Protocol):
         """(source, target) sentences of a split, in their order."""
 
     def files(self, split: str) -> tuple[Path, ...]:
-        """The files that a split is read from; none where it is made."""
+        """The files that decide what is in a split."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class BuiltIn:
 
     languages: tuple[str, str]
     generate: Callable[[str], Iterator[Pair]]
+    makers: tuple[ModuleType, ...]  # what generates it: changed, it is another corpus
     splits: tuple[str, ...] = ("train", "val", "test")
 
     def directions(self) -> set[tuple[str, str]]:
@@ -66,8 +68,8 @@ class BuiltInCorpus:
         return ((second, first) for first, second in pairs) if self.backwards else pairs
 
     def files(self, split: str) -> tuple[Path, ...]:
-        """None: the pairs are generated."""
-        return ()
+        """The programs that generate the pairs, in place of what they would be read from."""
+        return tuple(Path(str(module.__file__)) for module in self.entry.makers)
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,9 @@ class HeldOut:
 
 
 CORPORA: dict[str, BuiltIn | InFiles] = {
-    "toy": BuiltIn(toy.LANGUAGES, toy.pairs),
-    "copy": BuiltIn(("digits", "copied"), digits.copy_pairs),
-    "reverse": BuiltIn(("digits", "reversed"), digits.reverse_pairs),
+    "toy": BuiltIn(toy.LANGUAGES, toy.pairs, (toy, toy_lexicon)),
+    "copy": BuiltIn(("digits", "copied"), digits.copy_pairs, (digits,)),
+    "reverse": BuiltIn(("digits", "reversed"), digits.reverse_pairs, (digits,)),
     "multi30k": InFiles(
         folder="multi30k",
         groups=(("en", "de", "fr"),),

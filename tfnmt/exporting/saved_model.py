@@ -38,7 +38,11 @@ def export_translator(translator: Translator, card: dict[str, Any], folder: Path
     path = folder / str(max(versions(folder), default=0) + 1)
     module = ServedTranslator(translator)
     with written_aside(path) as aside:
-        tf.saved_model.save(module, str(aside), signatures=module.signatures())
+        aside.mkdir()
+        try:
+            tf.saved_model.save(module, str(aside), signatures=module.signatures())
+        except tf.errors.OpError as error:
+            raise OSError(error.message) from error
         (aside / CARD).parent.mkdir()
         (aside / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n")
     return path

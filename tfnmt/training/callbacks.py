@@ -1,6 +1,7 @@
 """What happens between the updates: the bar, TensorBoard, validation, checkpoints, the end."""
 
 import math
+import shutil
 import signal
 import sys
 import time
@@ -75,7 +76,7 @@ class Bar(keras.callbacks.Callback):
         rate = (self.progress.tokens - self._begun.tokens) / max(seconds, 1e-9)
         self.bar.set_postfix_str(
             f"epoch {self.progress.epoch + 1}, loss {logs['loss']:.3f}, "
-            f"perplexity {_perplexity(logs):.2f}, rate {_learning_rate(self.model):.2e}, "
+            f"perplexity {_perplexity(logs):.2f}, rate {logs['learning_rate']:.2e}, "
             f"{rate:,.0f} tokens/s",
             refresh=False,
         )
@@ -108,7 +109,7 @@ class TensorBoard(keras.callbacks.Callback):
             "train/perplexity": _perplexity(logs),
             "train/token_accuracy": logs["accuracy"],
             "train/gradient_norm": logs["gradient_norm"],
-            "train/learning_rate": _learning_rate(self.model),
+            "train/learning_rate": logs["learning_rate"],
             "train/target_tokens_per_second": (progress.tokens - self._since.tokens) / seconds,
         }
         self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
@@ -153,19 +154,33 @@ class Checkpointer(keras.callbacks.Callback):
 
     def __init__(self, run: Run, config: TrainingConfig, progress: Progress) -> None:
         super().__init__()
-        self.snapshots = run.checkpoints(config.keep_last)
-        self.every = config.checkpoint_steps
+        self.run = run
+        self.config = config
         self.progress = progress
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Saves when it is time."""
-        if self.progress.step % self.every == 0:
-            save_checkpoint(self.snapshots, self.model, self.progress)
+        if self._is_regular(self.progress.step):
+            self._save(self.config.keep_last)
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Saves what came after the last checkpoint."""
-        if self.progress.step % self.every:
-            save_checkpoint(self.snapshots, self.model, self.progress)
+        if not self._is_regular(self.progress.step):
+            self._save(self.config.keep_last + 1)
+
+    def _save(self, keep: int) -> None:
+        """Saves; what an interruption had saved goes, and costs no regular checkpoint its place.
+
+        So the last ones, which are averaged, are those of a training that was never interrupted.
+        """
+        snapshots = self.run.checkpoints(keep)
+        path = save_checkpoint(snapshots, self.model, self.progress)
+        for other in snapshots.all():
+            if other != path and not self._is_regular(int(other.name)):
+                shutil.rmtree(other)
+
+    def _is_regular(self, step: int) -> bool:
+        return step % self.config.checkpoint_steps == 0
 
 
 class TimeLimit(keras.callbacks.Callback):
@@ -214,10 +229,6 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 def _perplexity(logs: dict[str, float]) -> float:
     return math.exp(min(logs["cross_entropy"], 100.0))
-
-
-def _learning_rate(model: Any) -> float:
-    return float(model.optimizer.learning_rate)
 
 
 def _as_table(samples: list[tuple[str, str, str]]) -> str:

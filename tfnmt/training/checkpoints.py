@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,8 @@ def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
     """Loads the newest checkpoint that is whole; without one the training is at its beginning."""
     for path in reversed(run.checkpoints().all()):
         if not snapshot_is_whole(path):
-            say(f"{path}: damaged, passed over; the checkpoint before it is used")
+            say(f"{path}: damaged, removed; the checkpoint before it is used, if there is one")
+            shutil.rmtree(path)
             continue
         trainer.transformer.load_weights(path / WEIGHTS)
         with np.load(path / OPTIMIZER) as arrays:

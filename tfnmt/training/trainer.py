@@ -42,8 +42,8 @@ class Trainer(keras.Model):
     def train_step(self, data: Any) -> dict[str, Tensor]:
         """An update on `((source, target_in), target_out)`, ids of shape [B, S], [B, T], [B, T].
 
-        Returns means over the real tokens of all replicas, their number, and the gradient's norm
-        before clipping.
+        Returns means over the real tokens of all replicas, their number, the gradient's norm before
+        clipping, and the learning rate.
         """
         (source, target_in), target_out = data
         context = tf.distribute.get_replica_context()
@@ -63,6 +63,7 @@ class Trainer(keras.Model):
         norm = tf.linalg.global_norm(gradients)
         if self.config.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
+        learning_rate = self.optimizer.learning_rate  # of this update; applying it counts on
         # Keras sums over the replicas once more.
         replicas = context.num_replicas_in_sync
         self.optimizer.apply([gradient / replicas for gradient in gradients])
@@ -72,6 +73,7 @@ class Trainer(keras.Model):
             "accuracy": sums.correct / tokens,
             "tokens": sums.tokens,
             "gradient_norm": norm,
+            "learning_rate": learning_rate,
         }
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:

@@ -12,7 +12,7 @@ from tfnmt.data.plan import Plan
 from tfnmt.data.prepared import Prepared
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import Run, write_atomically
+from tfnmt.run import Run, snapshot_is_whole, write_atomically
 from tfnmt.training import callbacks
 from tfnmt.training.checkpoints import (
     Progress,
@@ -123,7 +123,8 @@ def _announce(
 def _finish(training: Training, transformer: Transformer, progress: Progress) -> None:
     """Averages the last checkpoints, scores the average, and marks the run as finished."""
     run, count = training.run, training.config.training.average_last
-    snapshots = run.checkpoints().all()[-count:]
+    whole = [path for path in run.checkpoints().all() if snapshot_is_whole(path)]
+    snapshots = whole[-count:]
     average_weights(snapshots, transformer)
     save_weights(run.averaged, transformer, progress.step)
     bleu = training.make_evaluate(transformer)().bleu
