@@ -10,6 +10,7 @@ evaluations.jsonl    one line an evaluation
 summary.json         what the finished training came to; absent until then
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -159,6 +160,20 @@ class Run:
                 f"{self.path}: was started with another {', '.join(keys)}; "
                 "use --run_dir for a new run, or the old values to go on"
             )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps other trainings out, and clears away what a killed one had half written."""
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(
+                    f"{self.path}: another training is at work there; wait for it, or use --run_dir"
+                ) from error
+            for partial in self.path.glob("*/.*.partial"):
+                _remove(partial)
+            yield
 
     def weights(self) -> Path:
         """The weights that stand for the run: averaged, else best, else the newest checkpoint."""

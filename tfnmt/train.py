@@ -90,7 +90,8 @@ def main(values: Any, positional: list[str]) -> None:
     def make_evaluate(transformer: "Transformer") -> "Evaluate":
         return _evaluator(transformer, config, prepared.tokenizer.model, val)
 
-    caught = train(Training(config, prepared, plan, run_folder, make_evaluate))
+    with run_folder.held():
+        caught = train(Training(config, prepared, plan, run_folder, make_evaluate))
     if caught is not None:
         say(f"stopped and saved; the same command goes on from there: {_command()}")
         sys.exit(128 + caught)

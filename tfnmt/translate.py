@@ -19,7 +19,7 @@ from tfnmt.data.files import decode_lines, read_lines
 from tfnmt.errors import UsageError
 from tfnmt.exporting.models import find_model
 from tfnmt.flags import define_search, run
-from tfnmt.progress import bar
+from tfnmt.progress import bar, say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import written_aside
 
@@ -53,6 +53,8 @@ def _lines(texts: list[str], path: str | None) -> Iterable[str]:
         return texts
     if path is not None:
         return list(read_lines(Path(path)))
+    if sys.stdin.isatty():
+        say("reading lines from the terminal; Ctrl-D ends them")
     return decode_lines(sys.stdin.buffer, "stdin")
 
 

@@ -366,3 +366,19 @@ def test_evaluations_are_kept_in_their_order(tmp_path: Path) -> None:
     run.append_evaluation({"split": "test"})
     assert run.evaluations() == [first, {"split": "test"}]
     assert len(run.evaluations_path.read_bytes().splitlines()) == 2
+
+
+def test_a_held_run_keeps_other_trainings_out_until_it_is_let_go(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with run.held(), pytest.raises(UserError, match="another training is at work there"):
+        run.held().__enter__()
+    with run.held():
+        pass
+
+
+def test_holding_a_run_clears_what_a_killed_training_left(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    (tmp_path / "checkpoints" / ".00000003.77.partial").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "00000002").mkdir()
+    with run.held():
+        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000002"]

@@ -21,7 +21,9 @@ SENTENCES = [source for source, _ in islice(toy.pairs("test"), 20)]
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
     def give(content: bytes) -> None:
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+        monkeypatch.setattr(
+            sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False)
+        )
 
     return give
 

@@ -194,7 +194,8 @@ def test_a_built_in_corpus_goes_both_ways(corpus: str, generate: Generate) -> No
         turned = [(second, first) for first, second in pairs]
         assert list(islice(backwards.pairs(split), 20)) == turned
     assert forwards.splits == ("train", "val", "test")
-    assert forwards.files("train") == ()
+    assert forwards.files("train")
+    assert all(path.is_file() for path in forwards.files("train"))
 
 
 def test_the_reversed_corpus_is_reversed() -> None:
