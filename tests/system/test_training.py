@@ -19,7 +19,7 @@ SETTINGS = {
     "tokenizer.vocab_size": 280, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
     "model.d_model": 16, "model.d_ff": 32, "model.dropout": 0.0, "training.max_steps": 40,
     "training.warmup_steps": 5, "training.validation_steps": 1000,
-    "training.checkpoint_steps": 10, "training.average_last": 1,
+    "training.checkpoint_steps": 10, "training.keep_last": 5, "training.average_last": 1,
 }  # fmt: skip
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -43,7 +43,7 @@ class Folder:
 def command(folder: Folder, devices: int = 1, **changes: object) -> list[str]:
     """The training of a folder: `model__dropout=0.3` stands for `--set=model.dropout=0.3`."""
     settings = SETTINGS | {key.replace("__", "."): value for key, value in changes.items()}
-    cache = folder.run.path.parents[1] / "cache"
+    cache = folder.run.path.parent / "cache"
     return [
         sys.executable, "-P", str(SCRIPT), str(folder.losses_path), str(devices), "--dataset=copy",
         f"--run_dir={folder.run.path}", f"--cache_dir={cache}",
@@ -166,7 +166,8 @@ def test_a_finished_run_says_so_and_another_configuration_is_refused(
     before = folder.run.weights().read_bytes()
     assert "this training is finished" in finish(start(folder, training__max_steps=3))
     errors = finish(start(folder, training__max_steps=3, model__d_ff=16), code=1)
-    assert errors.startswith(f"tfnmt: {folder.run.path}: was started with another model.d_ff;")
+    refusal = errors.splitlines()[-1]
+    assert refusal.startswith(f"tfnmt: {folder.run.path}: was started with another model.d_ff;")
     assert "Traceback" not in errors
     assert folder.run.weights().read_bytes() == before
 
