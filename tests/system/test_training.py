@@ -70,7 +70,7 @@ def start() -> Iterator[Start]:
 
 
 def wait_for_step(folder: Folder, step: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while step not in folder.losses():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
@@ -78,7 +78,7 @@ def wait_for_step(folder: Folder, step: int, process: subprocess.Popen[str]) -> 
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:
-    errors = process.communicate(timeout=240)[1]
+    errors = process.communicate(timeout=400)[1]
     assert process.returncode == code, errors
     return errors
 
@@ -211,7 +211,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(start: Start, tmp_path: Path
         folder, training__max_steps=20, training__checkpoint_steps=5
     )
     done = subprocess.run(
-        [python, safe_path, "-c", limited, *arguments], capture_output=True, text=True, timeout=240
+        [python, safe_path, "-c", limited, *arguments], capture_output=True, text=True, timeout=400
     )
     assert done.returncode == 1, done.stderr
     assert "File too large; nothing was written" in done.stderr.splitlines()[-1]
