@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -110,5 +111,6 @@ def _help(values: FlagValues, usage: str) -> str:
     for name in sorted(values):
         flag = values[name]
         shown = f"--[no]{name}" if flag.boolean else f"--{name}=..."
-        rows.append(f"  {shown:<24} {' '.join(flag.help.split())}")
+        rows.append(textwrap.fill(flag.help, 80, initial_indent=f"  {shown:<22} ",
+                                  subsequent_indent=" " * 25))  # fmt: skip
     return "\n".join([usage.strip(), "", "Flags:", *rows])
