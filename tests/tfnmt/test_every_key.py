@@ -186,7 +186,7 @@ CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]]
             (text, {}, {"data.train": "[other.en, other.de]", "data.val": "[train.en, train.de]"}),
             (ids, {}, {"data.max_pairs": "10", "tokenizer.vocab_size": "273",
                        "tokenizer.normalization": "nfkc"}),
-            (batches, {}, {"data.max_length": "10", "data.batch_tokens": "32",
+            (batches, {}, {"data.max_length": "6", "data.batch_tokens": "32",
                            "training.seed": "2"}),
             (logits, {}, {"model.num_encoder_layers": "2", "model.num_decoder_layers": "2",
                           "model.d_model": "16", "model.num_heads": "4", "model.d_ff": "16",
