@@ -22,7 +22,6 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_data_dir, define_search, run, two_files
 from tfnmt.progress import bar, say
-from tfnmt.quiet import import_tensorflow
 from tfnmt.run import home, write_atomically
 
 FLAGS = flags.FlagValues()
@@ -88,10 +87,10 @@ def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
 
 
 def _translate(model: RunModel | ExportModel, sources: Sequence[str]) -> list[str]:
-    import_tensorflow()
+    translate = model.load()
     from tfnmt.decoding.lines import translate_lines
 
-    translations = translate_lines(model.load(), sources)
+    translations = translate_lines(translate, sources)
     return [t.text for t in bar(translations, "translating", "sentences", len(sources))]
 
 

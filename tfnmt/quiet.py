@@ -1,5 +1,7 @@
 """The first import of TensorFlow: with our settings, and without its chatter on stderr."""
 
+import gc
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +22,29 @@ def set_environment() -> None:
         os.environ.setdefault(name, value)
 
 
-def import_tensorflow() -> None:
-    """Imports TensorFlow, Keras and the tokenizer's operations.
+def import_tensorflow(operations: str = "keras_nlp") -> None:
+    """Imports TensorFlow and the package that brings the tokenizer's operations.
 
-    To be called when the user's mistakes have been found: it takes seconds.
+    keras_nlp brings Keras too; to run an export, tensorflow_text is enough. To be called when the
+    user's mistakes have been found: it takes seconds.
     """
     set_environment()
-    with silent_stderr():
-        import keras_nlp
+    with silent_stderr(), _no_garbage():
         import tensorflow as tf
 
-        del keras_nlp
+        importlib.import_module(operations)
         tf.constant(0)  # the first tensor looks for devices, aloud
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Imports make objects that stay: to look through them for garbage costs a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # nor are they looked through later
+        gc.enable()
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from tfnmt.errors import UsageError
 from tfnmt.exporting.models import find_model
 from tfnmt.flags import define_search, run
 from tfnmt.progress import bar, say
-from tfnmt.quiet import import_tensorflow
 from tfnmt.run import written_aside
 
 FLAGS = flags.FlagValues()
@@ -37,7 +36,6 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--input: give a file or texts, not both")
     model = find_model(values.model, values.beam_size, values.length_penalty)
     lines = _lines(positional, values.input)
-    import_tensorflow()
     translations = _translate(model.load(), lines, values.scores)
     if values.output is None:
         for line in translations:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfnmt.config import Config, build_config, merge
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
-from tfnmt.quiet import silent_stderr
+from tfnmt.quiet import import_tensorflow, silent_stderr
 from tfnmt.run import Run, home, newest_finished_run
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class RunModel:
 
     def load(self) -> "Translate":
         """text [B] -> translation, score and truncated, [B] each."""
+        import_tensorflow()
         from tfnmt.decoding.translator import load_translator
 
         tokenizer_model = self.run.tokenizer_path.read_bytes()
@@ -74,10 +75,9 @@ class ExportModel:
 
     def load(self) -> "Translate":
         """text [B] -> translation, score and truncated, [B] each."""
+        import_tensorflow("tensorflow_text")
         import tensorflow as tf
-        import tensorflow_text
 
-        del tensorflow_text  # its operations are needed, not its functions
         with silent_stderr():  # SentencePiece announces its normalizer
             loaded = tf.saved_model.load(str(self.path))
 

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from tfnmt.model.dense import Dense, length
 from tfnmt.model.dropout import Dropout
 
 Tensor = Any
@@ -19,16 +20,15 @@ with no key at all stays finite."""
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """[B, T, D] -> [B, H, T, D/H]."""
-    _, length, d_model = ops.shape(x)
-    return ops.transpose(
-        ops.reshape(x, (-1, length, num_heads, d_model // num_heads)), (0, 2, 1, 3)
-    )
+    heads = ops.reshape(x, (-1, length(x), num_heads, x.shape[-1] // num_heads))
+    return ops.transpose(heads, (0, 2, 1, 3))
 
 
 def merge_heads(x: Tensor) -> Tensor:
     """[B, H, T, D/H] -> [B, T, D]: undoes `split_heads`."""
-    _, num_heads, length, depth = ops.shape(x)
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, length, num_heads * depth))
+    _, num_heads, _, depth = x.shape
+    positions = ops.transpose(x, (0, 2, 1, 3))  # [B, T, H, D/H]
+    return ops.reshape(positions, (-1, length(positions), num_heads * depth))
 
 
 def attention_weights(query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
@@ -52,10 +52,10 @@ class MultiHeadAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.d_model = d_model
-        self.query = keras.layers.Dense(d_model, name="query")
-        self.key = keras.layers.Dense(d_model, name="key")
-        self.value = keras.layers.Dense(d_model, name="value")
-        self.output_projection = keras.layers.Dense(d_model, name="output")
+        self.query = Dense(d_model, name="query")
+        self.key = Dense(d_model, name="key")
+        self.value = Dense(d_model, name="value")
+        self.output_projection = Dense(d_model, name="output")
         self.dropout = Dropout(dropout, name="dropout")
 
     def build(self, input_shape: Any = None) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from tfnmt.model.dense import Dense
 from tfnmt.model.dropout import Dropout
 
 Tensor = Any
@@ -18,8 +19,8 @@ class FeedForward(keras.layers.Layer):
         super().__init__(**kwargs)
         self.d_model = d_model
         self.d_ff = d_ff
-        self.inner = keras.layers.Dense(d_ff, activation=activation, name="inner")
-        self.outer = keras.layers.Dense(d_model, name="outer")
+        self.inner = Dense(d_ff, activation=activation, name="inner")
+        self.outer = Dense(d_model, name="outer")
         self.dropout = Dropout(dropout, name="dropout")
 
     def build(self, input_shape: Any = None) -> None:
