@@ -1,7 +1,11 @@
 """Parallel text in files: line N of one file translates line N of the other."""
 
 import codecs
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
 
@@ -10,16 +14,32 @@ from tfnmt.errors import UserError
 Pair = tuple[str, str]
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends."""
+def unpacked_name(path: Path) -> Path:
+    """The path without its .gz, where it has one."""
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
+    """A file to read, unpacked on the way where its name ends in .gz; failures are UserErrors."""
     try:
-        with path.open("rb") as file:
-            yield from decode_lines(file, str(path))
+        with path.open("rb") if unpacked_name(path) == path else gzip.open(path) as file:
+            yield file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        early = isinstance(error, EOFError)
+        what = "the gzip data ends early" if early else "not gzip data, or damaged"
+        raise UserError(f"{path}: {what}; download or compress it again") from error
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; expected UTF-8 text there") from error
 
 
-def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends; `errors` is as in `open`."""
+    with open_bytes(path) as file:
+        yield from decode_lines(file, str(path), errors)
+
+
+def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
     r"""The lines of a binary stream as text without their ends; `name` is for messages.
 
     Only \n (or \r\n) ends a line: the other characters that Unicode calls line separators occur
@@ -29,7 +49,7 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         try:
-            yield line.decode("utf-8").rstrip("\r\n")
+            yield line.decode("utf-8", errors).rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line); convert the "
@@ -37,9 +57,9 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
             ) from error
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[Pair]:
+def read_pairs(source: Path, target: Path, errors: str = "strict") -> Iterator[Pair]:
     """The pairs of two aligned files; raises when one of them is longer or both are empty."""
-    sources, targets = read_lines(source), read_lines(target)
+    sources, targets = read_lines(source, errors), read_lines(target, errors)
     count = 0
     for source_line, target_line in zip_longest(sources, targets):
         if source_line is None or target_line is None:

@@ -1,4 +1,5 @@
 import codecs
+import gzip
 from itertools import islice
 from pathlib import Path
 
@@ -123,3 +124,51 @@ def test_a_pair_of_which_one_file_is_missing_names_it(tmp_path: Path) -> None:
     source = write(tmp_path / "a.en", b"word\n")
     with pytest.raises(UserError, match=r"a\.de: No such file or directory"):
         list(read_pairs(source, tmp_path / "a.de"))
+
+
+def test_undecodable_bytes_come_through_as_surrogates_where_asked(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.en", b"caf\xe9\ntwo\n")
+    target = write(tmp_path / "a.de", b"Kaffee\n\xff\n")
+    pairs = [("caf\udce9", "Kaffee"), ("two", "\udcff")]
+    assert list(read_pairs(source, target, errors="surrogateescape")) == pairs
+
+
+def test_a_packed_file_reads_as_the_unpacked_one(tmp_path: Path) -> None:
+    content = codecs.BOM_UTF8 + "one\r\n\nthree\u2028\n".encode()
+    source = write(tmp_path / "a.en.gz", gzip.compress(content))
+    assert list(read_lines(source)) == lines_of(tmp_path, content) == ["one", "", "three\u2028"]
+    pairs = [("one", "one"), ("", ""), ("three\u2028", "three\u2028")]
+    assert list(read_pairs(source, tmp_path / "text")) == pairs
+
+
+def test_a_packed_file_is_read_as_it_is_unpacked(tmp_path: Path) -> None:
+    packed = gzip.compress(b"one\n" + b"more text\n" * 100_000)
+    lines = read_lines(write(tmp_path / "a.en.gz", packed[: len(packed) // 2]))
+    assert next(lines) == "one"
+
+
+@pytest.mark.parametrize("kept", [5, 15, -9, -1])
+def test_gzip_data_that_ends_early_is_named(tmp_path: Path, kept: int) -> None:
+    path = write(tmp_path / "a.en.gz", gzip.compress(b"one\ntwo\nthree\n")[:kept])
+    with pytest.raises(UserError) as caught:
+        list(read_lines(path))
+    message = f"{path}: the gzip data ends early; download or compress it again"
+    assert str(caught.value) == message
+
+
+DAMAGED = bytearray(gzip.compress(b"one\ntwo\nthree\n"))
+DAMAGED[-5] ^= 1  # in the checksum
+
+
+@pytest.mark.parametrize("content", [b"plain text\n", DAMAGED, DAMAGED[:10] + b"\xff" * 20])
+def test_what_is_no_sound_gzip_data_is_named(tmp_path: Path, content: bytes) -> None:
+    path = write(tmp_path / "a.en.gz", content)
+    with pytest.raises(UserError) as caught:
+        list(read_lines(path))
+    message = f"{path}: not gzip data, or damaged; download or compress it again"
+    assert str(caught.value) == message
+
+
+def test_a_packed_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.en\.gz: No such file or directory; "):
+        list(read_lines(tmp_path / "none.en.gz"))
