@@ -15,6 +15,14 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
-def bar(items: Iterable[Item], label: str, unit: str, total: int | None = None) -> Iterator[Item]:
-    """Yields the items under a bar that goes away when they are through."""
-    return iter(tqdm(items, desc=label, unit=unit, total=total, leave=False, disable=None))
+def bar(
+    items: Iterable[Item], label: str, unit: str, total: int | None = None, scale: int = 1
+) -> Iterator[Item]:
+    """Yields the items under a bar that goes away when they are through.
+
+    An item stands for `scale` units.
+    """
+    return iter(
+        tqdm(items, desc=label, unit=f" {unit}", total=total, unit_scale=scale if scale > 1 else 0,
+             leave=False, disable=None)
+    )  # fmt: skip

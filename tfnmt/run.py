@@ -2,6 +2,7 @@
 
 config.yaml          the resolved configuration
 tokenizer.model      the SentencePiece model
+prepared             the name of the prepared corpus that it was begun with
 checkpoints/<step>/  the last checkpoints, each a folder renamed into place when complete
 best/<step>/         the checkpoint with the best validation BLEU
 averaged/<step>/     the mean of the last checkpoints, written when training ends
@@ -24,6 +25,7 @@ from typing import Any
 
 from tfnmt.config import Config, build_config, differing_keys, dump_config, read_tree
 from tfnmt.errors import UserError
+from tfnmt.progress import say
 
 WEIGHTS = "model.weights.h5"
 CHECKSUMS = "checksums.json"
@@ -57,6 +59,22 @@ def written_aside(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             _remove(aside)
+
+
+@contextmanager
+def exclusive(path: Path, busy: str) -> Iterator[None]:
+    """Keeps other processes out while it lasts, by a lock on a file; waits for them, saying `busy`.
+
+    The lock goes with the process, however that ends; the empty file stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{busy}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)
@@ -141,9 +159,13 @@ class Run:
         """Whether a training ever began here."""
         return self._config_path.is_file()
 
-    def create(self, config: Config, tokenizer_model: bytes) -> None:
-        """Writes what a run starts with; the configuration last, for it marks the folder."""
+    def create(self, config: Config, tokenizer_model: bytes, prepared: str) -> None:
+        """Writes what a run starts with; the configuration last, for it marks the folder.
+
+        `prepared` is the name of the prepared corpus, which tells training text apart.
+        """
         write_atomically(self.tokenizer_path, tokenizer_model)
+        write_atomically(self._prepared_path, f"{prepared}\n".encode())
         write_atomically(self._config_path, dump_config(config).encode())
 
     def config(self) -> Config:
@@ -159,6 +181,14 @@ class Run:
             raise UserError(
                 f"{self.path}: was started with another {', '.join(keys)}; "
                 "use --run_dir for a new run, or the old values to go on"
+            )
+
+    def check_same_text(self, prepared: str) -> None:
+        """Refuses to go on with other training text than the run began with."""
+        if self._prepared_path.read_text().strip() != prepared:
+            raise UserError(
+                f"{self.path}: the training text has changed since this run began; use --run_dir "
+                "for a new run, or the old text to go on"
             )
 
     @contextmanager
@@ -200,6 +230,10 @@ class Run:
             return []
         with self.evaluations_path.open(encoding="utf-8") as file:
             return [json.loads(line) for line in file]
+
+    @property
+    def _prepared_path(self) -> Path:
+        return self.path / "prepared"
 
     @property
     def _config_path(self) -> Path:
