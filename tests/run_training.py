@@ -53,4 +53,5 @@ def main(losses: str, devices: int, arguments: list[str]) -> None:
     flags.run(train.main, train.FLAGS, "", arguments)
 
 
-main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+if __name__ == "__main__":  # not in the processes that encode
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -42,11 +42,11 @@ class DataConfig(Section):
     corpus: str | None = Field("toy", description="a named corpus; null where train names files")
     source: Language = Field("en", description="the language to translate from")
     target: Language = Field("de", description="the language to translate to")
-    train: tuple[str, str] | None = Field(
-        None, description="one's own text: the source file and the target file"
+    train: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="one's own text: couples of aligned files, other formats, folders"
     )
-    val: tuple[str, str] | None = Field(
-        None, description="the validation files beside train; null holds out rows of train"
+    val: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="the validation text beside train; null holds out rows of train"
     )
     max_pairs: Count | None = Field(
         None, description="train on the first so many pairs only; null for all"
@@ -57,6 +57,9 @@ class DataConfig(Section):
     )
     batch_tokens: Count = Field(
         4096, description="rows x the longer padded side of a batch, over all replicas"
+    )
+    bpe_dropout: Share = Field(
+        0.0, description="share of BPE merges skipped in training, drawn anew every epoch"
     )
 
     def _contradictions(self) -> Iterator[str]:
@@ -71,6 +74,27 @@ class DataConfig(Section):
                 f"batch_tokens {self.batch_tokens} cannot hold one pair of max_length "
                 f"{self.max_length}; raise it or lower data.max_length"
             )
+
+
+class CleaningConfig(Section):
+    """Which training pairs are left out. A rule removes pairs whole: no text is altered."""
+
+    empty: bool = Field(True, description="pairs with a side of nothing but white space")
+    broken: bool = Field(
+        False,
+        description="pairs with bytes that are not UTF-8 (which are an error otherwise), U+FFFD or "
+        "control characters",
+    )
+    max_characters: Count | None = Field(None, description="pairs with a side longer than this")
+    max_ratio: Annotated[float, Field(ge=1)] | None = Field(
+        None, description="pairs with a side of more than so many times the other's characters"
+    )
+    identical: bool = Field(False, description="pairs whose target is their source")
+    scripts: bool = Field(
+        False, description="pairs with a side mostly in another script than its language's"
+    )
+    duplicates: bool = Field(False, description="pairs that came before")
+    leakage: bool = Field(True, description="pairs that the validation or test text has too")
 
 
 class TokenizerConfig(Section):
@@ -167,6 +191,7 @@ class Config(Section):
     """All that decides a run."""
 
     data: DataConfig = DataConfig()
+    cleaning: CleaningConfig = CleaningConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()

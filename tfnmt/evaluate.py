@@ -16,18 +16,21 @@ from typing import Any
 from absl import flags
 
 from tfnmt.config import DataConfig
-from tfnmt.data.corpora import open_corpus, split_name
-from tfnmt.data.files import Pair, read_lines, read_pairs
+from tfnmt.data.catalog import download_missing, open_corpus, split_name
+from tfnmt.data.corpora import Files
+from tfnmt.data.files import Pair, read_lines
+from tfnmt.data.formats import find_texts
+from tfnmt.data.published import Origin
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
-from tfnmt.flags import define_data_dir, define_search, run, two_files
+from tfnmt.flags import define_data_dir, define_search, run
 from tfnmt.progress import bar, say
 from tfnmt.run import home, write_atomically
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run or an export", flag_values=FLAGS)
 flags.DEFINE_string("split", None, "a split of the run's corpus", flag_values=FLAGS)
-flags.DEFINE_list("test", None, "two files instead, as in my.en,my.de", flag_values=FLAGS)
+flags.DEFINE_list("test", None, "text instead: my.en,my.de, or a .tsv ...", flag_values=FLAGS)
 flags.DEFINE_string("json", None, "a file for the evaluation as JSON", flag_values=FLAGS)
 flags.DEFINE_enum("metric", None, ["multi30k"], "a further metric", flag_values=FLAGS)
 define_search(FLAGS)
@@ -77,13 +80,14 @@ def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
     """The name of what is scored, and its pairs in the model's direction."""
     data = model.config.data
     if values.split:
-        corpus = open_corpus(data, model.config.training.seed, _data_dir(values))
+        data_dir = _data_dir(values)
+        corpus = open_corpus(data, model.config.training.seed, data_dir)
         split = split_name(data, corpus, values.split)
+        download_missing(data, corpus, (split,), data_dir, Origin())
         return split, list(corpus.pairs(split))
-    source, target = two_files("test", values.test)
-    if (source.suffix, target.suffix) == (f".{data.target}", f".{data.source}"):
-        source, target = target, source
-    return f"{source},{target}", list(read_pairs(source, target))
+    texts = find_texts([Path(name) for name in values.test], data.source, data.target)
+    corpus = Files({"test": texts})
+    return ",".join(map(str, corpus.files("test"))), list(corpus.pairs("test"))
 
 
 def _translate(model: RunModel | ExportModel, sources: Sequence[str]) -> list[str]:

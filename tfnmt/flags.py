@@ -11,7 +11,6 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 from absl import flags
@@ -31,13 +30,6 @@ def define_data_dir(values: FlagValues) -> None:
     )
 
 
-def define_cache_dir(values: FlagValues) -> None:
-    """`--cache_dir`: where prepared corpora go."""
-    flags.DEFINE_string(
-        "cache_dir", None, "folder for prepared corpora (default: .cache/)", flag_values=values
-    )
-
-
 def define_search(values: FlagValues) -> None:
     """`--beam_size` and `--length_penalty`, which stand in for the run's own."""
     flags.DEFINE_integer(
@@ -47,13 +39,6 @@ def define_search(values: FlagValues) -> None:
         "length_penalty", None, "alpha of the length penalty (default: the run's)",
         flag_values=values,
     )  # fmt: skip
-
-
-def two_files(flag: str, files: list[str]) -> tuple[Path, Path]:
-    """The source file and the target file that a flag names."""
-    if len(files) != 2:
-        raise UsageError(f"--{flag}={','.join(files)}: name two files, as in my.en,my.de")
-    return Path(files[0]), Path(files[1])
 
 
 def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None = None) -> NoReturn:

@@ -14,20 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.config import (
-    Config,
-    Tree,
-    build_config,
-    merge,
-    parse_overrides,
-    preset_path,
-    read_tree,
-)
-from tfnmt.data.corpora import check_files, open_corpus, split_name
+from tfnmt.config import Config
+from tfnmt.data.catalog import split_name
 from tfnmt.data.plan import make_plan
-from tfnmt.data.prepared import prepare
-from tfnmt.errors import UsageError, UserError
-from tfnmt.flags import define_cache_dir, define_data_dir, run, two_files
+from tfnmt.errors import UsageError
+from tfnmt.experiment import define_experiment, read_data, resolve
+from tfnmt.flags import run
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
@@ -40,20 +32,8 @@ SAMPLES = 5
 """Validation sentences shown in TensorBoard."""
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string(
-    "dataset", None, "a preset of configs/, which names its corpus", flag_values=FLAGS
-)
-flags.DEFINE_string("config", None, "a configuration file instead", flag_values=FLAGS)
-flags.DEFINE_string("source", None, "the language to translate from", flag_values=FLAGS)
-flags.DEFINE_string("target", None, "the language to translate to", flag_values=FLAGS)
-flags.DEFINE_list("train", None, "own text: two files, as in my.en,my.de", flag_values=FLAGS)
-flags.DEFINE_list("val", None, "two files to validate on", flag_values=FLAGS)
+define_experiment(FLAGS)
 flags.DEFINE_string("run_dir", None, "where the run is kept", flag_values=FLAGS)
-flags.DEFINE_multi_string(
-    "set", [], "a key of the configuration, as in model.d_model=128", flag_values=FLAGS
-)
-define_data_dir(FLAGS)
-define_cache_dir(FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
@@ -68,20 +48,13 @@ def main(values: Any, positional: list[str]) -> None:
         say(f"{run_folder.path}: this training is finished; --run_dir begins another")
         return
 
-    data_dir = Path(values.data_dir or home() / "data")
-    corpus = open_corpus(config.data, config.training.seed, data_dir)
-    val_split = split_name(config.data, corpus, "val")
-    check_files(corpus, "train", val_split)
-    val = list(corpus.pairs(val_split))
-    prepared = prepare(config, corpus, Path(values.cache_dir or home() / ".cache"))
+    corpus, prepared = read_data(values, config)
+    val = list(corpus.pairs(split_name(config.data, corpus, "val")))
     plan = make_plan(config, prepared)
-    if not run_folder.exists():
-        run_folder.create(config, prepared.tokenizer.model)
-    elif run_folder.tokenizer_path.read_bytes() != prepared.tokenizer.model:
-        raise UserError(
-            f"{run_folder.path}: the training text has changed since this run began; use --run_dir "
-            "for a new run, or the old text to go on"
-        )
+    if run_folder.exists():
+        run_folder.check_same_text(prepared.folder.name)
+    else:
+        run_folder.create(config, prepared.tokenizer.model, prepared.folder.name)
     say(f"the run is kept in {run_folder.path}")
 
     import_tensorflow()
@@ -96,43 +69,6 @@ def main(values: Any, positional: list[str]) -> None:
         say(f"stopped and saved; the same command goes on from there: {_command()}")
         sys.exit(128 + caught)
     say(f'done; try: python -m tfnmt.translate --model={run_folder.path} "..."')
-
-
-def resolve(values: Any) -> Config:
-    """The configuration: preset, then flags, then --set."""
-    if values.dataset and values.config:
-        raise UsageError("--dataset and --config: give one of them; each is a configuration")
-    if not (values.dataset or values.config or values.train):
-        raise UsageError("--dataset: missing; give it, or --config, or your own text with --train")
-    preset: Tree = {}
-    if values.dataset or values.config:
-        path = preset_path(values.dataset) if values.dataset else Path(values.config)
-        say(f"configuration: {path}")
-        preset = read_tree(path)
-    return build_config(merge(preset, {"data": flag_tree(values)}, parse_overrides(values.set)))
-
-
-def flag_tree(values: Any) -> Tree:
-    """What the flags say about the data."""
-    tree: Tree = {name: values[name].value for name in ("source", "target") if values[name].value}
-    if values.train is None:
-        return tree | ({"val": _resolved("val", values.val)} if values.val else {})
-    train = _resolved("train", values.train)
-    suffixes = [Path(file).suffix.removeprefix(".") for file in train]
-    source, target = values.source or suffixes[0], values.target or suffixes[1]
-    # --train=a.en,a.de --source=de means the other direction.
-    backwards = suffixes == [target, source]
-    tree |= {"corpus": None, "source": source, "target": target}
-    tree["train"] = train[::-1] if backwards else train
-    if values.val:
-        val = _resolved("val", values.val)
-        tree["val"] = val[::-1] if backwards else val
-    return tree
-
-
-def _resolved(flag: str, files: list[str]) -> list[str]:
-    """Two files, named so that they are found from any folder."""
-    return [str(path.resolve()) for path in two_files(flag, files)]
 
 
 def default_run_dir(values: Any, config: Config) -> Path:

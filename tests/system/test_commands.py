@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("train", "translate", "evaluate", "export")
+COMMANDS = ("prepare", "train", "translate", "evaluate", "export")
+NOWHERE = "http://127.0.0.1:9/"
+"""A mirror at which nobody listens."""
 
 
 def run(command: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -39,8 +41,23 @@ BAD_CALLS = [
     (["train", "--dataset=multi3k"], 2, "did you mean multi30k?"),
     (["train", "--datset=toy"], 2, "--datset: unknown flag; did you mean --dataset?"),
     (["train", "--dataset=toy", "more"], 2, "more: not expected"),
-    (["train", "--dataset=multi30k", "--target=cs"], 2, "multi30k has no en-cs; it has"),
-    (["train", "--dataset=toy", "--train=one"], 2, "--train=one: name two files"),
+    (["train", "--dataset=multi30k", "--target=ur"], 2, "multi30k has no en-ur; it has"),
+    (
+        ["train", "--train=one", "--source=en", "--target=de"],
+        2,
+        "one: has no second file beside it",
+    ),
+    (["train", "--dataset=toy", "--train=one"], 2, "--source and --target: missing; one does not"),
+    (["train", "--train=one"], 2, "--source and --target: missing; one does not tell"),
+    (
+        ["train", "--train=a,b", "--val=c.en", "--source=en", "--target=de"],
+        2,
+        "c.en: has no second file beside it",
+    ),
+    (["prepare"], 2, "--dataset: missing;"),
+    (["prepare", "--dataset=toy", "more"], 2, "more: not expected"),
+    (["prepare", "--dataset=toy", "--target=fr"], 2, "toy has no en-fr; it has de-en, en-de"),
+    (["prepare", "--dataset=toy", "--set=cleaning.duplicate=true"], 2, "did you mean duplicates?"),
     (["train", "--train=a.en,b.de"], 1, "a.en: no such file;"),
     (["translate", "--model=nowhere", "x"], 1, "nowhere: no run there"),
     (["translate", "-5"], 2, "comes after --"),
@@ -76,25 +93,38 @@ def test_every_mistyped_key_is_told_at_once() -> None:
     assert "did you mean d_model?" in done.stderr
 
 
-def test_wmt14_says_which_files_it_misses(tmp_path: Path) -> None:
-    done = run("train", "--dataset=wmt14", f"--data_dir={tmp_path}", f"--run_dir={tmp_path / 'r'}")
+@pytest.mark.parametrize("command", ["train", "prepare"])
+def test_where_wmt14_cannot_be_downloaded_it_is_told_what_was_tried(
+    command: str, tmp_path: Path
+) -> None:
+    data_dir, run_dir = tmp_path / "data", tmp_path / "r"
+    flags = [f"--run_dir={run_dir}"] if command == "train" else []
+    done = run(command, "--dataset=wmt14", f"--data_dir={data_dir}", f"--mirror={NOWHERE}",
+               f"--cache_dir={tmp_path / 'cache'}", *flags)  # fmt: skip
     assert done.returncode == 1
     assert "configs/wmt14.yaml" in done.stderr
-    for side in ("en", "de"):
-        assert f"{tmp_path}/wmt14/de-en/newstest2013.{side}: no such file" in done.stderr
-        assert f"{tmp_path}/wmt14/de-en/train.{side}: no such file" in done.stderr
-    assert not (tmp_path / "r").exists()
+    last = done.stderr.splitlines()[-1]
+    archive = "training-parallel-europarl-v7.tgz"
+    assert last.startswith(f"tfnmt: {NOWHERE}{archive}: 0 of ")
+    assert "--mirror=URL" in last
+    assert f"put the file there by hand: {data_dir / 'archives' / archive}" in last
+    assert "Traceback" not in done.stderr
+    assert not run_dir.exists()
+    left = [path.name for path in data_dir.rglob("*") if path.is_file()]
+    assert set(left) <= {".lock"}
 
 
 def test_a_vocabulary_too_large_for_the_text_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     for language in ("en", "de"):
-        (tmp_path / f"t.{language}").write_text("a b\n" * 20)
+        lines = "".join(f"{'a b ' * row}\n" for row in range(1, 21))
+        (tmp_path / f"t.{language}").write_text(lines)
     done = run("train", f"--train={tmp_path}/t.en,{tmp_path}/t.de", f"--run_dir={tmp_path / 'r'}",
                f"--cache_dir={tmp_path / 'cache'}")  # fmt: skip
     assert done.returncode == 2
     assert "tokenizer.vocab_size: 8,000 pieces do not fit this text, at most" in done.stderr
     assert not (tmp_path / "r").exists()
-    assert list((tmp_path / "cache" / "prepared").iterdir()) == []
+    left = (tmp_path / "cache" / "prepared").iterdir()
+    assert [path for path in left if path.suffix != ".lock"] == []
 
 
 def test_a_fault_of_ours_keeps_its_traceback(tmp_path: Path) -> None:
@@ -103,7 +133,7 @@ def test_a_fault_of_ours_keeps_its_traceback(tmp_path: Path) -> None:
     from tfnmt.run import Run
 
     folder = Run(tmp_path)
-    folder.create(Config(), b"not a SentencePiece model")
+    folder.create(Config(), b"not a SentencePiece model", "prepared")
     folder.best.write(1, lambda path: (path / "model.weights.h5").write_bytes(b"") and None)
     done = run("translate", f"--model={tmp_path}", "x")
     assert done.returncode == 1

@@ -120,7 +120,7 @@ def test_killed_and_resumed_is_never_killed(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals, code: int, first: int,
 ) -> None:  # fmt: skip
-    """With dropout: the losses after what was saved, bit for bit, and the averaged weights.
+    """With dropout, of merges too: the losses after what was saved, bit for bit, and the average.
 
     After 17 steps and a checkpoint every 10, a kill loses 7 steps. A SIGTERM loses none: it comes
     when the 17th is over, so the 18th is finished and saved.
@@ -128,7 +128,7 @@ def test_killed_and_resumed_is_never_killed(
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     never, killed = Folder(tmp_path / "a"), Folder(tmp_path / "b")
-    settings = {"model__dropout": 0.3, "training__average_last": 3}
+    settings = {"model__dropout": 0.3, "data__bpe_dropout": 0.1, "training__average_last": 3}
     finish(start(never, **settings))
     monkeypatch.setenv("KILL_AT", "17")
     monkeypatch.setenv("KILL_WITH", number.name)

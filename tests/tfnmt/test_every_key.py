@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorflow.core.util import event_pb2
 
 from tfnmt.config import Config, build_config, flatten, merge, parse_overrides
-from tfnmt.data.batches import gather
-from tfnmt.data.corpora import open_corpus
+from tfnmt.data.batches import Batches, gather
+from tfnmt.data.catalog import open_corpus
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import Prepared, prepare
 from tfnmt.decoding.translator import Translator
@@ -24,11 +24,25 @@ from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.training import Training, _finish, is_over, last_step
 
+DIRTY = {
+    "nothing": ("a", " "),
+    "half a character of someone's": ("b \ufffd", "e"),
+    "much longer than the other": ("a", "e f g h e f g h e f g h"),
+    "the same on both sides": ("d e f", "d e f"),
+    "another script": ("b", "Ω Ω"),
+    "validation text": ("a b", "e f"),
+}
+"""Pairs of which each breaks a rule."""
+
+DIRTY_SOURCE, DIRTY_TARGET = (
+    "".join(f"{pair[side]}\n" for pair in DIRTY.values()) for side in (0, 1)
+)
+
 OWN = {
-    "train.en": "a b c d\nb c d e\nＡ Ａ\n" * 8,
-    "train.de": "e f g h\nf g\nh\n" * 8,
-    "other.en": "q r s t\n" * 20,
-    "other.de": "t s r q\n" * 20,
+    "train.en": "a b c d\nb c d e\nＡ Ａ\n" * 8 + DIRTY_SOURCE,
+    "train.de": "e f g h\nf g\nh\n" * 8 + DIRTY_TARGET,
+    "other.en": "rest sets\n" * 20,
+    "other.de": "test trees\n" * 20,
     "val.en": "a b\n",
     "val.de": "e f\n",
 }
@@ -82,6 +96,17 @@ def batches(config: Config) -> Any:
     return len(plan.rows), [plan.batch(step).rows.tolist() for step in range(6)]
 
 
+def kept(config: Config) -> Any:
+    found = prepared(config)
+    return found.source_lines.between(0, len(found.source)), len(found.source)
+
+
+def drawn(config: Config) -> Any:
+    found = prepared(config)
+    batches = Batches(found, make_plan(config, found), config.data.bpe_dropout, seed=1)
+    return [side.tolist() for step in range(3) for part in batches.shards(step, 1) for side in part]
+
+
 def logits(config: Config) -> Any:
     model = transformer(config)
     seed = tf.constant([1, 2])
@@ -91,7 +116,7 @@ def logits(config: Config) -> Any:
 def updated_weights(config: Config) -> Any:
     made = Trainer(transformer(config), config.training)
     found = prepared(config)
-    batch = gather(found, np.arange(4), 16)
+    batch = gather(found.source, found.target, np.arange(4), 16)
     logs = [made.train_step(((batch.source, batch.target_in), batch.target_out)) for _ in "ab"]
     return float(logs[-1]["loss"]), [weight.numpy().tolist() for weight in made.weights]
 
@@ -186,6 +211,11 @@ CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]]
             (text, {}, {"data.train": "[other.en, other.de]", "data.val": "[train.en, train.de]"}),
             (ids, {}, {"data.max_pairs": "10", "tokenizer.vocab_size": "273",
                        "tokenizer.normalization": "nfkc"}),
+            (kept, {}, {"cleaning.empty": "false", "cleaning.broken": "true",
+                        "cleaning.max_characters": "10", "cleaning.max_ratio": "5",
+                        "cleaning.identical": "true", "cleaning.scripts": "true",
+                        "cleaning.duplicates": "true", "cleaning.leakage": "false"}),
+            (drawn, {"data.train": "[other.en, other.de]"}, {"data.bpe_dropout": "0.5"}),
             (batches, {}, {"data.max_length": "6", "data.batch_tokens": "32",
                            "training.seed": "2"}),
             (logits, {}, {"model.num_encoder_layers": "2", "model.num_decoder_layers": "2",

@@ -9,7 +9,7 @@ from absl import flags
 
 import tfnmt
 from tfnmt.errors import UsageError, UserError
-from tfnmt.flags import Main, define_cache_dir, define_data_dir, define_search, run
+from tfnmt.flags import Main, define_data_dir, define_search, run
 
 REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
 USAGE = "Echoes its arguments.\n\n    python -m tfnmt.echo TEXT\n"
@@ -35,7 +35,6 @@ def make_flags() -> flags.FlagValues:
     flags.DEFINE_string("model", None, "the run to take", flag_values=values)
     flags.DEFINE_boolean("quick", False, "hurry", flag_values=values)
     define_data_dir(values)
-    define_cache_dir(values)
     define_search(values)
     return values
 
@@ -78,7 +77,6 @@ def test_help_is_the_usage_and_every_flag(
     shown = [line.split()[0] for line in captured.out.partition("Flags:\n")[2].splitlines()]
     assert shown == [
         "--beam_size=...",
-        "--cache_dir=...",
         "--data_dir=...",
         "--length_penalty=...",
         "--model=...",

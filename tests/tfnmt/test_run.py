@@ -90,7 +90,7 @@ def write_on_a_full_disk(folder: Path, step: int, how: str) -> str:
 
 def started(path: Path, config: Config | None = None) -> Run:
     run = Run(path)
-    run.create(config or Config(), b"a tokenizer")
+    run.create(config or Config(), b"a tokenizer", "prepared")
     return run
 
 
@@ -291,12 +291,12 @@ def test_a_run_keeps_its_configuration_and_tokenizer(tmp_path: Path) -> None:
     config = build_config({"model": {"d_model": 128}, "training": {"adam_epsilon": 1e-11}})
     run = Run(tmp_path / "runs" / "a")
     assert not run.exists()
-    run.create(config, b"a tokenizer")
+    run.create(config, b"a tokenizer", "prepared")
     assert run.exists()
     assert not run.finished
     assert run.config() == config
     assert run.tokenizer_path.read_bytes() == b"a tokenizer"
-    assert names(run.path) == ["config.yaml", "tokenizer.model"]
+    assert names(run.path) == ["config.yaml", "prepared", "tokenizer.model"]
 
 
 def test_a_run_goes_on_with_its_own_configuration_only(tmp_path: Path) -> None:

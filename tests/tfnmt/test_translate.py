@@ -134,7 +134,7 @@ def test_a_run_without_a_model_is_refused(call: Call, tiny_run: Path, tmp_path: 
     with pytest.raises(UserError, match=r"no run there \(config.yaml is missing\)"):
         call(translate, f"--model={tmp_path}", "a")
     run = Run(tmp_path / "run")
-    run.create(Run(tiny_run).config(), b"")
+    run.create(Run(tiny_run).config(), b"", "prepared")
     with pytest.raises(UserError, match="no model in this run yet; train it first"):
         call(translate, f"--model={run.path}", "a")
 

@@ -79,6 +79,9 @@ def _files(path: Path, names: list[str]) -> Files:
             yield from _in_tar(content)
         elif len(names) == 1:
             yield names[0], content
+        # To the end, where a checksum tells damage from a file without what was asked for.
+        while content.read(BUFFER):
+            pass
 
 
 def _in_zip(path: Path) -> Files:

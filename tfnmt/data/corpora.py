@@ -1,17 +1,16 @@
-"""The corpora: named ones, built-in ones and one's own files, all as pairs of sentences a split."""
+"""A corpus: pairs of sentences in splits, whatever they come from."""
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from tfnmt.config import DataConfig
-from tfnmt.data import digits, toy, toy_lexicon
-from tfnmt.data.files import Pair, read_pairs
-from tfnmt.errors import UsageError, UserError
-from tfnmt.progress import say
+from tfnmt.data.files import Pair
+from tfnmt.data.formats import SURROGATES, Text
+from tfnmt.errors import UserError
 
 HELD_OUT = 1000
 """Rows held out of one's own text for validation, where none is given; at most a tenth of it."""
@@ -24,8 +23,15 @@ class Corpus(Protocol):
     def splits(self) -> tuple[str, ...]:
         """The names of the splits."""
 
-    def pairs(self, split: str) -> Iterator[Pair]:
-        """(source, target) sentences of a split, in their order."""
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """The splits that training text must not repeat, of those that are there."""
+
+    def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
+        """(source, target) sentences of a split, in their order.
+
+        `errors` says what becomes of bytes that are not UTF-8, as in `open`.
+        """
 
     def files(self, split: str) -> tuple[Path, ...]:
         """The files that decide what is in a split."""
@@ -38,6 +44,7 @@ class BuiltIn:
     languages: tuple[str, str]
     generate: Callable[[str], Iterator[Pair]]
     makers: tuple[ModuleType, ...]  # what generates it: changed, it is another corpus
+    pairs: str  # how many training pairs, for people
     splits: tuple[str, ...] = ("train", "val", "test")
 
     def directions(self) -> set[tuple[str, str]]:
@@ -62,8 +69,14 @@ class BuiltInCorpus:
         """The names of the splits."""
         return self.entry.splits
 
-    def pairs(self, split: str) -> Iterator[Pair]:
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """None: its splits are made so that they share no sentence."""
+        return ()
+
+    def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
         """(source, target) sentences of a split."""
+        del errors
         pairs = self.entry.generate(split)
         return ((second, first) for first, second in pairs) if self.backwards else pairs
 
@@ -73,63 +86,40 @@ class BuiltInCorpus:
 
 
 @dataclass(frozen=True)
-class InFiles:
-    """A named corpus: `<data_dir>/<folder>/<file>.<language>`, one file stem a split.
+class Files:
+    """A corpus in files: each split is one text after another."""
 
-    `groups` are the languages that are parallel with one another; where there are several groups
-    (or `pair_folders` says so), each pair has a folder of its own: `wmt14/de-en/`.
-    """
-
-    folder: str
-    groups: tuple[tuple[str, ...], ...]
-    stems: dict[str, str]
-    pair_folders: bool = False
-    aliases: dict[str, str] = field(default_factory=dict)
-
-    def directions(self) -> set[tuple[str, str]]:
-        """Every ordered pair of languages within a group."""
-        return {(a, b) for group in self.groups for a in group for b in group if a != b}
-
-    def open(self, source: str, target: str, data_dir: Path) -> "AlignedFiles":
-        """The corpus in one direction."""
-        folder = data_dir / self.folder
-        if self.pair_folders:
-            group = next(group for group in self.groups if source in group and target in group)
-            folder /= "-".join(sorted((source, target), key=group.index))
-        return AlignedFiles(
-            {
-                split: (folder / f"{stem}.{source}", folder / f"{stem}.{target}")
-                for split, stem in self.stems.items()
-            }
-        )
-
-
-@dataclass(frozen=True)
-class AlignedFiles:
-    """A corpus whose splits are two aligned files each."""
-
-    paths: dict[str, tuple[Path, Path]]
+    texts: dict[str, tuple[Text, ...]]
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits."""
-        return tuple(self.paths)
+        return tuple(self.texts)
 
-    def pairs(self, split: str) -> Iterator[Pair]:
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """All splits but train whose files are there."""
+        return tuple(
+            split
+            for split in self.texts
+            if split != "train" and all(path.is_file() for path in self.files(split))
+        )
+
+    def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
         """(source, target) sentences of a split."""
         check_files(self, split)
-        return read_pairs(*self.paths[split])
+        return (pair for text in self.texts[split] for pair in text.pairs(errors))
 
     def files(self, split: str) -> tuple[Path, ...]:
-        """The two files of a split."""
-        return self.paths[split]
+        """The files of a split."""
+        return tuple(path for text in self.texts[split] for path in text.paths)
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One's own text without validation files: the last rows of a seeded shuffle become val."""
+    """One's own text without validation text: the last rows of a seeded shuffle become val."""
 
-    text: AlignedFiles
+    text: Files
     seed: int
 
     @property
@@ -137,61 +127,36 @@ class HeldOut:
         """Training text and what is held out of it."""
         return ("train", "val")
 
-    def pairs(self, split: str) -> Iterator[Pair]:
-        """The rows of a split; train keeps the file's order."""
-        pairs = list(self.text.pairs("train"))
-        rows = list(range(len(pairs)))
-        random.Random(self.seed).shuffle(rows)
-        held_out = min(HELD_OUT, len(pairs) // 10)
-        if held_out == 0:
-            raise UserError(
-                f"{self.text.paths['train'][0]}: {len(pairs)} pairs are too few to hold some out; "
-                "give validation text with --val"
-            )
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """What is held out may stand in the text twice."""
+        return ("val",)
+
+    def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
+        """The rows of a split, in the order of the text."""
+        held_out = self._val_rows
         if split == "val":
-            say(f"no --val: the last {held_out:,} rows of a seeded shuffle are held out of train")
-        chosen = rows[-held_out:] if split == "val" else sorted(rows[:-held_out])
-        return (pairs[row] for row in chosen)
+            errors = "surrogateescape"  # of the other rows: none that is held out has errors
+        for row, pair in enumerate(self.text.pairs("train", errors)):
+            if (row in held_out) == (split == "val"):
+                yield pair
 
     def files(self, split: str) -> tuple[Path, ...]:
         """Both splits come from the training files."""
         return self.text.files("train")
 
-
-CORPORA: dict[str, BuiltIn | InFiles] = {
-    "toy": BuiltIn(toy.LANGUAGES, toy.pairs, (toy, toy_lexicon)),
-    "copy": BuiltIn(("digits", "copied"), digits.copy_pairs, (digits,)),
-    "reverse": BuiltIn(("digits", "reversed"), digits.reverse_pairs, (digits,)),
-    "multi30k": InFiles(
-        folder="multi30k",
-        groups=(("en", "de", "fr"),),
-        stems={"train": "train", "val": "val", "test_2016_flickr": "test_2016_flickr"},
-        aliases={"test": "test_2016_flickr"},
-    ),
-    "wmt14": InFiles(
-        folder="wmt14",
-        groups=(("de", "en"), ("fr", "en")),
-        stems={"train": "train", "newstest2013": "newstest2013", "newstest2014": "newstest2014"},
-        pair_folders=True,
-        aliases={"val": "newstest2013", "test": "newstest2014"},
-    ),
-}
-
-
-def open_corpus(data: DataConfig, seed: int, data_dir: Path) -> Corpus:
-    """The corpus that a configuration names, in its direction."""
-    if data.train is not None:
-        return _own_text(data, seed)
-    assert data.corpus is not None
-    entry = CORPORA.get(data.corpus)
-    if entry is None:
-        raise UsageError(f"data.corpus: no corpus '{data.corpus}'; there are {', '.join(CORPORA)}")
-    if (data.source, data.target) not in entry.directions():
-        pairs = ", ".join(f"{a}-{b}" for a, b in sorted(entry.directions()))
-        raise UsageError(
-            f"data.corpus: {data.corpus} has no {data.source}-{data.target}; it has {pairs}"
-        )
-    return entry.open(data.source, data.target, data_dir)
+    @cached_property
+    def _val_rows(self) -> frozenset[int]:
+        pairs = self.text.pairs("train", "surrogateescape")
+        rows = [row for row, pair in enumerate(pairs) if not any(map(SURROGATES.search, pair))]
+        held_out = min(HELD_OUT, len(rows) // 10)
+        if held_out == 0:
+            raise UserError(
+                f"{self.files('train')[0]}: {len(rows)} pairs are too few to hold some out; "
+                "give validation text with --val"
+            )
+        random.Random(self.seed).shuffle(rows)
+        return frozenset(rows[-held_out:])
 
 
 def check_files(corpus: Corpus, *splits: str) -> None:
@@ -204,22 +169,3 @@ def check_files(corpus: Corpus, *splits: str) -> None:
     ]
     if problems:
         raise UserError(*dict.fromkeys(problems))
-
-
-def split_name(data: DataConfig, corpus: Corpus, split: str) -> str:
-    """The corpus' own name of a split: `test` is `newstest2014` in wmt14."""
-    entry = CORPORA.get(data.corpus or "")
-    aliases = entry.aliases if isinstance(entry, InFiles) else {}
-    name = aliases.get(split, split)
-    if name not in corpus.splits:
-        known = ", ".join((*corpus.splits, *aliases))
-        raise UsageError(f"--split={split}: this corpus has no such split; it has {known}")
-    return name
-
-
-def _own_text(data: DataConfig, seed: int) -> Corpus:
-    assert data.train is not None
-    train = (Path(data.train[0]), Path(data.train[1]))
-    if data.val is None:
-        return HeldOut(AlignedFiles({"train": train}), seed)
-    return AlignedFiles({"train": train, "val": (Path(data.val[0]), Path(data.val[1]))})

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfnmt.data.batches import Batch, shards
-from tfnmt.data.plan import Plan
-from tfnmt.data.prepared import Prepared
+from tfnmt.data.batches import Batches
 
 
 def make_strategy() -> tf.distribute.Strategy:
@@ -19,16 +17,13 @@ def make_strategy() -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
-def distribute_batches(
-    strategy: tf.distribute.Strategy, prepared: Prepared, plan: Plan, first_step: int
-) -> Any:
+def distribute_batches(strategy: tf.distribute.Strategy, batches: Batches, first_step: int) -> Any:
     """Endless batches from a step on, `((source, target_in), target_out)`: a shard a replica."""
     ids = tf.TensorSpec((None, None), tf.int32)
 
     def feed(_: tf.distribute.InputContext) -> tf.data.Dataset:
         def generate() -> Iterator[tuple[tuple[np.ndarray, np.ndarray], np.ndarray]]:
-            batch: Batch
-            for batch in shards(prepared, plan, first_step, strategy.num_replicas_in_sync):
+            for batch in batches.since(first_step, strategy.num_replicas_in_sync):
                 yield (batch.source, batch.target_in), batch.target_out
 
         # TensorFlow hands the elements to the replicas in turn.

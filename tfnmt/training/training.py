@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfnmt.config import Config, TrainingConfig
+from tfnmt.data.batches import Batches
 from tfnmt.data.plan import Plan
 from tfnmt.data.prepared import Prepared
 from tfnmt.model.transformer import Transformer
@@ -94,9 +95,13 @@ def _fit(
     ]
     if config.training.max_minutes is not None:
         chain.append(callbacks.TimeLimit(progress, config.training.max_minutes))
-    batches = distribute_batches(strategy, training.prepared, plan, progress.step)
+    batches = Batches(training.prepared, plan, config.data.bpe_dropout, config.training.seed)
     trainer.fit(
-        batches, steps_per_epoch=end - progress.step, shuffle=False, verbose=0, callbacks=chain
+        distribute_batches(strategy, batches, progress.step),
+        steps_per_epoch=end - progress.step,
+        shuffle=False,
+        verbose=0,
+        callbacks=chain,
     )
     writer.close()
     return signals.caught

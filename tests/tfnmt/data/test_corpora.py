@@ -6,7 +6,8 @@ import pytest
 
 from tfnmt.config import DataConfig
 from tfnmt.data import toy
-from tfnmt.data.corpora import CORPORA, HELD_OUT, Corpus, open_corpus, split_name
+from tfnmt.data.catalog import CORPORA, open_corpus, split_name
+from tfnmt.data.corpora import HELD_OUT, Corpus
 from tfnmt.data.digits import copy_pairs, reverse_pairs
 from tfnmt.data.files import Pair
 from tfnmt.errors import UsageError, UserError
@@ -109,7 +110,8 @@ def test_a_split_has_the_corpus_own_name(corpus: str, split: str, name: str) -> 
 def test_an_unknown_corpus_is_told_which_there_are() -> None:
     with pytest.raises(UsageError) as caught:
         open_corpus(named("wmt15", "en", "de"), 1, NOWHERE)
-    assert str(caught.value).startswith("data.corpus: no corpus 'wmt15'; there are ")
+    start = "data.corpus: no corpus 'wmt15'; did you mean wmt14? there are "
+    assert str(caught.value).startswith(start)
     assert all(name in str(caught.value) for name in CORPORA)
 
 
@@ -167,11 +169,19 @@ def test_held_out_rows_are_spread_over_the_text(tmp_path: Path) -> None:
     assert max(numbers) >= 150
 
 
-def test_holding_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    held_out(own_text(tmp_path, 200), seed=1)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "tfnmt: no --val: the last 20 rows of a seeded shuffle are held out" in captured.err
+def test_rows_that_are_not_utf_8_are_never_held_out(tmp_path: Path) -> None:
+    """Cleaning leaves them out of the training text; validation text is not cleaned."""
+    data = own_text(tmp_path, 200)
+    lines = (tmp_path / "my.de").read_bytes().splitlines(keepends=True)
+    for row in range(0, 200, 2):
+        lines[row] = b"\xff" + lines[row]
+    (tmp_path / "my.de").write_bytes(b"".join(lines))
+    corpus = open_corpus(data, 1, NOWHERE)
+    numbers = [int(source.split()[1]) for source, _ in corpus.pairs("val")]
+    assert len(numbers) == 10
+    assert all(number % 2 == 1 for number in numbers)
+    assert len(list(corpus.pairs("train", "surrogateescape"))) == 190
+    assert problems(corpus, "train")[0].startswith(f"{tmp_path / 'my.de'}:1: not UTF-8")
 
 
 def test_too_few_rows_cannot_be_held_out(tmp_path: Path) -> None:

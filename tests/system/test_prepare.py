@@ -1,0 +1,384 @@
+"""The command `prepare` as a process: what it makes, what a kill leaves, what it refuses."""
+
+import functools
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+PREPARE = [sys.executable, "-m", "tfnmt.prepare"]
+ENVIRONMENT = os.environ | {"no_proxy": "*"}
+
+
+def prepare(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PREPARE, *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=ENVIRONMENT,
+    )  # fmt: skip
+
+
+def succeed(*arguments: object) -> subprocess.CompletedProcess[str]:
+    done = prepare(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def only_folder(cache: Path) -> Path:
+    """The one prepared corpus of a cache; beside it may lie nothing but its lock."""
+    (folder,) = [path for path in (cache / "prepared").iterdir() if path.suffix != ".lock"]
+    assert not folder.name.startswith(".")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+NAMES = {
+    "train.source.txt", "train.source.txt.splits.npy", "train.source.ids",
+    "train.source.ids.splits.npy", "train.target.txt", "train.target.txt.splits.npy",
+    "train.target.ids", "train.target.ids.splits.npy", "tokenizer.model", "report.json",
+    "report.txt", "report.html", "rejected.tsv.gz",
+}  # fmt: skip
+
+
+# --- What it makes --------------------------------------------------------------------------------
+
+
+def test_the_list_of_corpora() -> None:
+    done = succeed("--list")
+    assert done.stderr == ""
+    names = [line.partition(":")[0] for line in done.stdout.splitlines() if line[0] != " "]
+    assert names == ["toy", "copy", "reverse", "multi30k", "tatoeba", "iwslt14", "iwslt17",
+                     "umc005", "wmt14"]  # fmt: skip
+    assert done.stdout.count("licence: ") == 6
+
+
+def sentences(first: int, count: int) -> list[tuple[str, str]]:
+    """Pairs without markup of any format."""
+    return [
+        (f"We saw {number} dogs run home", f"Wir sahen {number} Hunde heim rennen")
+        for number in range(first, first + count)
+    ]
+
+
+def lines(*text: str) -> str:
+    return "".join(f"{line}\n" for line in text)
+
+
+@pytest.fixture
+def own_text(tmp_path: Path) -> Path:
+    """A folder with a TSV, a TMX and a folder of three more texts; 20 pairs in each."""
+    (tmp_path / "my.tsv").write_text(lines(*("\t".join(pair) for pair in sentences(0, 20))))
+    units = "".join(
+        f'<tu><tuv xml:lang="de-DE"><seg>{de}</seg></tuv><tuv xml:lang="EN"><seg>{en}</seg></tuv>'
+        "</tu>"
+        for en, de in sentences(100, 20)
+    )
+    (tmp_path / "my.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    english, german = zip(*sentences(200, 20), strict=True)
+    (folder / "a.de").write_text(lines(*german))
+    (folder / "a.en").write_text(lines(*english))
+    rows = (json.dumps({"de": de, "en": en}) for en, de in sentences(300, 20))
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(lines(*rows).encode()))
+    (folder / "c.csv").write_text(
+        lines("Target,Source", *(f'"{de}","{en}"' for en, de in sentences(400, 20)))
+    )
+    (folder / "README").write_text("no text\n")
+    return tmp_path
+
+
+def test_own_text_in_many_formats_is_prepared_once(own_text: Path) -> None:
+    arguments = (
+        f"--train={own_text / 'my.tsv'},{own_text / 'my.tmx'},{own_text / 'folder'}",
+        "--source=en", "--target=de", f"--val={own_text / 'my.tsv'}",
+        f"--cache_dir={own_text / 'cache'}", "--set=tokenizer.vocab_size=300",
+    )  # fmt: skip
+    first = succeed(*arguments)
+    folder = only_folder(own_text / "cache")
+    assert set(contents(folder)) == NAMES
+
+    # The text of --val is left out: the leakage rule.
+    pairs = [pair for start in (100, 200, 300, 400) for pair in sentences(start, 20)]
+    english, german = zip(*pairs, strict=True)
+    assert (folder / "train.source.txt").read_text() == lines(*english)
+    assert (folder / "train.target.txt").read_text() == lines(*german)
+    rejected = gzip.decompress((folder / "rejected.tsv.gz").read_bytes()).decode()
+    assert rejected == lines(*(f"leakage\t{en}\t{de}" for en, de in sentences(0, 20)))
+    report = json.loads((folder / "report.json").read_text())
+    assert (report["read"], report["kept"]) == (100, 80)
+    assert report["removed"] == {"empty": 0, "leakage": 20}
+
+    assert first.stdout == (folder / "report.txt").read_text() + "\n"
+    assert f"tfnmt: prepared in {folder}; report.html there shows more" in first.stderr
+    assert "tfnmt: 80 of 100 pairs are kept; left out: 20 leakage" in first.stderr
+
+    times = {path: path.stat().st_mtime_ns for path in (folder, *folder.iterdir())}
+    again = succeed(*arguments)
+    assert again.stdout == first.stdout
+    assert "tokenizer" not in again.stderr
+    assert {path: path.stat().st_mtime_ns for path in (folder, *folder.iterdir())} == times
+    assert only_folder(own_text / "cache") == folder
+
+
+def test_the_languages_are_those_of_the_files_and_either_may_be_the_source(own_text: Path) -> None:
+    files = [own_text / "folder" / "a.de", own_text / "folder" / "a.en"]
+    succeed(
+        f"--train={files[0]},{files[1]}", f"--cache_dir={own_text / 'cache'}",
+        f"--val={files[0]},{files[1]}", "--set=cleaning.leakage=false",
+        "--set=tokenizer.vocab_size=300",
+    )  # fmt: skip
+    folder = only_folder(own_text / "cache")
+    for side, file in zip(("source", "target"), files, strict=True):
+        assert (folder / f"train.{side}.txt").read_text() == file.read_text()
+
+
+def test_the_same_bytes_in_another_format_are_another_text(own_text: Path) -> None:
+    text = lines("en,de", *(f"{en}\t,{de}\t" for en, de in sentences(0, 20)))
+    for name in ("one.tsv", "one.csv"):
+        (own_text / name).write_text(text)
+        succeed(
+            f"--train={own_text / name}", "--source=en", "--target=de", f"--val={own_text}/my.tmx",
+            f"--cache_dir={own_text / 'cache'}", "--set=tokenizer.vocab_size=300",
+        )  # fmt: skip
+    folders = [path for path in (own_text / "cache" / "prepared").iterdir() if path.is_dir()]
+    assert {(folder / "train.target.txt").read_text() for folder in folders} == {
+        lines(*(f",{de}" for _, de in sentences(0, 20))),
+        lines(*(f"{de}\t" for _, de in sentences(0, 20))),
+    }
+
+
+def test_bytes_that_are_not_utf_8_are_left_out_where_one_says_so(tmp_path: Path) -> None:
+    english, german = zip(*sentences(0, 40), strict=True)
+    (tmp_path / "a.en").write_text(lines(*english))
+    (tmp_path / "a.de").write_bytes(lines(*german).encode() + b"caf\xe9\n")
+    with (tmp_path / "a.en").open("a") as file:
+        file.write("coffee\n")
+    succeed(
+        f"--train={tmp_path}/a.en,{tmp_path}/a.de", f"--val={tmp_path}/a.en,{tmp_path}/a.en",
+        f"--cache_dir={tmp_path / 'cache'}", "--set=tokenizer.vocab_size=300",
+        "--set=cleaning.broken=true",
+    )  # fmt: skip
+    folder = only_folder(tmp_path / "cache")
+    assert (folder / "train.target.txt").read_text() == lines(*german)
+    rejected = gzip.decompress((folder / "rejected.tsv.gz").read_bytes()).decode()
+    assert rejected == "broken\tcoffee\tcaf\\udce9\n"
+    assert "caf\\udce9" in (folder / "report.html").read_text()
+
+
+def test_a_published_corpus_is_downloaded_and_prepared(tmp_path: Path) -> None:
+    server_folder = tmp_path / "server"
+    server_folder.mkdir()
+    with zipfile.ZipFile(server_folder / "umc005-corpus.zip", "w") as archive:
+        for book, first in (("bible", 0), ("quran", 100)):
+            for split, start in (("train", first), ("dev", first + 500), ("test", first + 700)):
+                english, other = zip(*sentences(start, 20), strict=True)
+                archive.writestr(f"{book}/{split}.en", lines(*english))
+                archive.writestr(f"{book}/{split}.ur", lines(*other))
+    (tmp_path / "umc005.yaml").write_text("data: {corpus: umc005, target: ur}\n")
+    handler = functools.partial(Quiet, directory=str(server_folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            done = succeed(
+                f"--config={tmp_path / 'umc005.yaml'}", f"--data_dir={tmp_path / 'data'}",
+                f"--mirror=http://127.0.0.1:{server.server_port}/",
+                f"--cache_dir={tmp_path / 'cache'}", "--set=tokenizer.vocab_size=300",
+            )  # fmt: skip
+        finally:
+            server.shutdown()
+            thread.join()
+    assert "tfnmt: licence: CC BY-NC-SA: research only" in done.stderr
+    assert "pairs kept                      40  100.00%" in done.stdout
+    corpus = tmp_path / "data" / "umc005"
+    assert {path.name for path in corpus.iterdir()} == {
+        ".lock", "train.en", "train.ur", "val.en", "val.ur", "test.en", "test.ur",
+    }  # fmt: skip
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+# --- At once, and killed --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Arguments for text that is encoded on all cores, some of which cleaning leaves out."""
+    folder = tmp_path_factory.mktemp("large")
+    numbers = random.Random(1)
+    for language in ("en", "de"):
+        rows = (f"{language} {numbers.randrange(999)} {row % 23_000}" for row in range(24_000))
+        (folder / f"train.{language}").write_text(lines("", *rows))
+    (folder / "val.tsv").write_text("a\tb\n")
+    return [
+        f"--train={folder}/train.en,{folder}/train.de", f"--val={folder}/val.tsv",
+        "--set=tokenizer.vocab_size=300", "--set=cleaning.duplicates=true",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(large: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes at once make of it."""
+    cache = tmp_path_factory.mktemp("undisturbed")
+    both = [
+        subprocess.Popen(
+            [*PREPARE, *large, f"--cache_dir={cache}"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    outputs = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert outputs[0][0] == outputs[1][0]
+    said = "".join(error for _, error in outputs)
+    assert said.count("training a tokenizer") == 1
+    assert said.count("waiting for it") == 1
+    return only_folder(cache)
+
+
+def test_two_at_once_make_one_folder(undisturbed: Path) -> None:
+    assert set(contents(undisturbed)) == NAMES
+    assert json.loads((undisturbed / "report.json").read_text())["removed"]["empty"] == 1
+
+
+MOMENTS = (
+    ".*.partial",
+    ".*.partial/tokenizer.model",
+    ".*.partial/train.source.ids",
+    "[!.]*",
+)
+"""Prepared until this is there, and then killed."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells who is alive")
+def test_killed_it_is_simply_run_again(large: list[str], undisturbed: Path, tmp_path: Path) -> None:
+    prepared = tmp_path / "prepared"
+    for moment in MOMENTS:
+        # What the kills before left is still there, so a moment must be one of this process.
+        before = set(prepared.glob("*/*")) | set(prepared.glob("*"))
+
+        def reached(moment: str = moment, before: set[Path] = before) -> bool:
+            return not before.issuperset(prepared.glob(moment))
+
+        process = subprocess.Popen(
+            [*PREPARE, *large, f"--cache_dir={tmp_path}"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            wait_until(reached, moment)
+            if moment.endswith("source.ids"):  # its helpers have begun
+                wait_until(lambda group=process.pid: len(alive(group)) > 2, moment)
+            process.kill()
+            assert process.wait() == -signal.SIGKILL, moment
+            wait_until(lambda group=process.pid: not alive(group), moment)
+        finally:
+            for left in alive(process.pid):
+                os.kill(left, signal.SIGKILL)
+            process.wait()
+        whole = [path for path in prepared.iterdir() if not path.name.startswith(".")]
+        if moment != MOMENTS[-1]:
+            assert whole == []
+    assert contents(only_folder(tmp_path)) == contents(undisturbed)
+    again = succeed(*large, f"--cache_dir={tmp_path}")
+    assert "tokenizer" not in again.stderr
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.002)
+
+
+def alive(group: int) -> list[int]:
+    """The processes of a group, without those that have ended and are only listed still."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(its_group) == group and state not in "ZX":
+            found.append(int(path.parent.name))
+    return found
+
+
+# --- What it refuses ------------------------------------------------------------------------------
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>
+<tmx version="1.4"><body><tu><tuv xml:lang="en"><seg>&c;</seg></tuv>
+<tuv xml:lang="de"><seg>x</seg></tuv></tu></body></tmx>
+"""
+OWN = ["--train=a.en,a.de", "--val=a.en,a.de"]
+ONE = ["--source=en", "--target=de", "--val=a.en,a.de"]
+
+BAD_CALLS = {
+    "different lengths": (["--train=a.en,short.de", "--val=a.en,a.de"], 1,
+                          "{}/a.en: 40 lines, but {}/short.de has 39; line N of one "),
+    "different lengths held out": (["--train=a.en,short.de"], 1, "{}/a.en: 40 lines, but "),
+    "not UTF-8": (["--train=a.en,latin.de", "--val=a.en,a.de"], 1,
+                  "{}/latin.de:3: not UTF-8 (byte 4 of the line); "),
+    "CSV without the columns": (["--train=my.csv", *ONE], 1,
+                                "{}/my.csv:1: the columns are english, german; "),
+    "TMX bomb": (["--train=bomb.tmx", *ONE], 1, "{}/bomb.tmx: declares entities, "),
+    "gz ending early": (["--train=cut.en.gz,a.de", *ONE], 1,
+                        "{}/cut.en.gz: the gzip data ends early; "),
+    "nothing left": ([*OWN, "--set=cleaning.max_characters=1"], 1,
+                     "data: of 40 training pairs cleaning leaves none (40 max_characters); "),
+    "unknown key": ([*OWN, "--set=cleaning.x=1"], 2, "cleaning.x: unknown key; "),
+    "no such file": (["--train=b.en,a.de", "--val=a.en,a.de"], 1, "{}/b.en: no such file; "),
+    "no such TSV": (["--train=b.tsv", *ONE], 1, "{}/b.tsv: no such file; "),
+    "too few to hold out": (["--train=few.tsv", "--source=en", "--target=de"], 1,
+                            "{}/few.tsv: 2 pairs are too few to hold some out; "),
+    "too large a vocabulary": (["--train=a.en,a.de", "--val=few.tsv",
+                                "--set=tokenizer.vocab_size=4000"], 2,
+                               "tokenizer.vocab_size: 4,000 pieces do not fit this text"),
+    "cache that is a file": ([*OWN, "--cache_dir=few.tsv"], 1, "few.tsv/prepared/"),
+    "unknown corpus": (["--dataset=toy", "--set=data.corpus=toi"], 2,
+                       "data.corpus: no corpus 'toi'; did you mean toy? "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD_CALLS)
+def test_what_cannot_be_is_told_in_a_line_and_leaves_nothing(
+    bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    english, german = zip(*sentences(0, 40), strict=True)
+    Path("a.en").write_text(lines(*english))
+    Path("a.de").write_text(lines(*german))
+    Path("short.de").write_text(lines(*german[1:]))
+    Path("latin.de").write_bytes(lines(*german[:2], "caf\xe9", *german[3:]).encode("latin-1"))
+    Path("my.csv").write_text("english,german\na,b\n")
+    Path("bomb.tmx").write_text(BOMB)
+    Path("cut.en.gz").write_bytes(gzip.compress(lines(*english).encode())[:-20])
+    Path("few.tsv").write_text("a\tb\nc\td\n")
+    arguments, code, line = BAD_CALLS[bad]
+    done = prepare("--cache_dir=cache", *arguments)
+    *said, problem = done.stderr.splitlines()
+    assert done.returncode == code, done.stderr
+    assert problem.startswith("tfnmt: " + line.replace("{}", str(tmp_path))), done.stderr
+    assert done.stdout == ""
+    harmless = ("tfnmt: no --val: ", "tfnmt: training a tokenizer ", "tfnmt: configuration: ")
+    assert all(other.startswith(harmless) for other in said), done.stderr
+    assert {path.suffix for path in Path("cache").glob("prepared/*")} <= {".lock"}
+    assert {path.name for path in Path("cache").glob("*")} <= {"prepared"}

@@ -1,0 +1,93 @@
+"""What `train` and `prepare` share: the flags that make an experiment, and its data."""
+
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from absl.flags import FlagValues
+
+from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
+from tfnmt.data.catalog import download_missing, has_test, open_corpus, split_name
+from tfnmt.data.corpora import Corpus, HeldOut
+from tfnmt.data.formats import languages_of
+from tfnmt.data.prepared import Prepared, prepare
+from tfnmt.data.published import Origin
+from tfnmt.errors import UsageError
+from tfnmt.flags import define_data_dir
+from tfnmt.progress import say
+from tfnmt.run import home
+
+
+def define_experiment(values: FlagValues) -> None:
+    """The flags that name a configuration, change it, and say where its data is."""
+    for name, text in (
+        ("dataset", "a preset of configs/, which names its corpus"),
+        ("config", "a configuration file instead"),
+        ("source", "the language to translate from"),
+        ("target", "the language to translate to"),
+        ("cache_dir", "folder for prepared corpora (default: .cache/)"),
+        ("mirror", "URL of a folder to download archives from, in place of their own"),
+    ):
+        flags.DEFINE_string(name, None, text, flag_values=values)
+    flags.DEFINE_list(
+        "train", None, "own text: my.en,my.de or .tsv, .csv, .jsonl, .tmx files, each also .gz, or "
+        "folders", flag_values=values,
+    )  # fmt: skip
+    flags.DEFINE_list("val", None, "text to validate on", flag_values=values)
+    flags.DEFINE_multi_string(
+        "set", [], "a key of the configuration, as in model.d_model=128", flag_values=values
+    )
+    flags.DEFINE_bool(
+        "checksums", True, "refuse archives that are not the very ones that are known",
+        flag_values=values,
+    )  # fmt: skip
+    define_data_dir(values)
+
+
+def resolve(values: Any) -> Config:
+    """The configuration: preset, then flags, then --set."""
+    if values.dataset and values.config:
+        raise UsageError("--dataset and --config: give one of them; each is a configuration")
+    if not (values.dataset or values.config or values.train):
+        raise UsageError("--dataset: missing; give it, or --config, or your own text with --train")
+    preset: Tree = {}
+    if values.dataset or values.config:
+        path = preset_path(values.dataset) if values.dataset else Path(values.config)
+        say(f"configuration: {path}")
+        preset = read_tree(path)
+    return build_config(merge(preset, {"data": flag_tree(values)}, parse_overrides(values.set)))
+
+
+def flag_tree(values: Any) -> Tree:
+    """What the flags say about the data."""
+    tree: Tree = {name: values[name].value for name in ("source", "target") if values[name].value}
+    tree |= {name: _resolved(values[name].value) for name in ("train", "val") if values[name].value}
+    if values.train is None:
+        return tree
+    suffixes = languages_of([Path(name) for name in values.train]) or (None, None)
+    source, target = values.source or suffixes[0], values.target or suffixes[1]
+    if source is None or target is None:
+        raise UsageError(
+            f"--source and --target: missing; {values.train[0]} does not tell its languages"
+        )
+    return tree | {"corpus": None, "source": source, "target": target}
+
+
+def read_data(values: Any, config: Config) -> tuple[Corpus, Prepared]:
+    """The corpus of an experiment, downloaded and prepared where it is not yet."""
+    data_dir = Path(values.data_dir or home() / "data")
+    corpus = open_corpus(config.data, config.training.seed, data_dir)
+    if isinstance(corpus, HeldOut):
+        say("no --val: rows of a seeded shuffle are held out of the training text")
+    splits = ["train", split_name(config.data, corpus, "val")]
+    if not all(path.is_file() for path in corpus.files("train")) and has_test(config.data, corpus):
+        # Now, so that cleaning sees what the training text must not repeat.
+        splits.append(split_name(config.data, corpus, "test"))
+    origin = Origin(values.mirror, values.checksums)
+    download_missing(config.data, corpus, splits, data_dir, origin)
+    return corpus, prepare(config, corpus, Path(values.cache_dir or home() / ".cache"))
+
+
+def _resolved(files: list[str]) -> list[str]:
+    """Files, named so that they are found from any folder."""
+    return [str(Path(file).resolve()) for file in files]
