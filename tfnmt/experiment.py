@@ -64,13 +64,14 @@ def flag_tree(values: Any) -> Tree:
     tree |= {name: _resolved(values[name].value) for name in ("train", "val") if values[name].value}
     if values.train is None:
         return tree
-    suffixes = languages_of([Path(name) for name in values.train]) or (None, None)
-    source, target = values.source or suffixes[0], values.target or suffixes[1]
-    if source is None or target is None:
+    told = languages_of([Path(name) for name in values.train])
+    if told is not None:
+        tree = {"source": told[0], "target": told[1]} | tree
+    elif not (values.dataset or values.config or (values.source and values.target)):
         raise UsageError(
             f"--source and --target: missing; {values.train[0]} does not tell its languages"
         )
-    return tree | {"corpus": None, "source": source, "target": target}
+    return tree | {"corpus": None}
 
 
 def read_data(values: Any, config: Config) -> tuple[Corpus, Prepared]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("prepare", "train", "translate", "evaluate", "export")
+COMMANDS = ("prepare", "train", "translate", "evaluate", "export", "average")
 NOWHERE = "http://127.0.0.1:9/"
 """A mirror at which nobody listens."""
 
@@ -47,7 +47,7 @@ BAD_CALLS = [
         2,
         "one: has no second file beside it",
     ),
-    (["train", "--dataset=toy", "--train=one"], 2, "--source and --target: missing; one does not"),
+    (["train", "--dataset=toy", "--train=one"], 2, "one: has no second file beside it"),
     (["train", "--train=one"], 2, "--source and --target: missing; one does not tell"),
     (
         ["train", "--train=a,b", "--val=c.en", "--source=en", "--target=de"],
