@@ -144,7 +144,22 @@ class TrainingConfig(Section):
     )
     max_steps: Count | None = Field(None, description="stop after so many updates")
     max_epochs: Count | None = Field(20, description="stop after so many passes over the data")
+    max_tokens: Count | None = Field(None, description="stop after so many target tokens")
     max_minutes: Positive | None = Field(None, description="stop after so many minutes of training")
+    patience: Count | None = Field(
+        None, description="stop after so many validations without a better BLEU; null never"
+    )
+    precision: Literal["float32", "mixed_bfloat16"] = Field(
+        "float32", description="what is computed with; weights are float32 in any case"
+    )
+    device_tokens: Count | None = Field(
+        None,
+        description="slots that a device works on at once, at most: more are worked on in parts, "
+        "whose gradients are added up; null for all at once",
+    )
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="keep a moving average of the weights, validate and finish with it"
+    )
     warmup_steps: Count = Field(4000, description="updates until the learning rate peaks")
     learning_rate_scale: Positive = Field(1.0, description="factor on the paper's schedule")
     adam_beta_1: Share = Field(0.9, description="Adam's decay of the gradient's mean")
@@ -163,8 +178,12 @@ class TrainingConfig(Section):
     log_steps: Count = Field(50, description="updates from one TensorBoard point to the next")
 
     def _contradictions(self) -> Iterator[str]:
-        if self.max_steps is None and self.max_epochs is None and self.max_minutes is None:
-            yield "nothing ends the training; set max_steps, max_epochs or max_minutes"
+        limits = (self.max_steps, self.max_epochs, self.max_tokens, self.max_minutes, self.patience)
+        if all(limit is None for limit in limits):
+            yield (
+                "nothing ends the training; set max_steps, max_epochs, max_tokens, max_minutes or "
+                "patience"
+            )
         if self.keep_last < self.average_last:
             yield (
                 f"keep_last {self.keep_last} keeps fewer checkpoints than average_last "

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tfnmt.cluster import is_spread
+
 SETTINGS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     # oneDNN's kernels use what the processor has; TensorFlow's own are built for the oldest one.
@@ -33,7 +35,8 @@ def import_tensorflow(operations: str = "keras_nlp") -> None:
         import tensorflow as tf
 
         importlib.import_module(operations)
-        tf.constant(0)  # the first tensor looks for devices, aloud
+        if not is_spread():  # else TensorFlow must learn of the other hosts first
+            tf.constant(0)  # the first tensor looks for devices, aloud
 
 
 @contextmanager

@@ -7,6 +7,7 @@ checkpoints/<step>/  the last checkpoints, each a folder renamed into place when
 best/<step>/         the checkpoint with the best validation BLEU
 averaged/<step>/     the mean of the last checkpoints, written when training ends
 logs/                TensorBoard
+validations.jsonl    step and BLEU of every validation
 evaluations.jsonl    one line an evaluation
 summary.json         what the finished training came to; absent until then
 """
@@ -214,6 +215,18 @@ class Run:
                 return newest / WEIGHTS
         raise UserError(f"{self.path}: no model in this run yet; train it first")
 
+    def append_validation(self, step: int, bleu: float) -> None:
+        """Adds a line to validations.jsonl."""
+        with self._validations_path.open("a") as file:
+            file.write(json.dumps({"step": step, "bleu": bleu}) + "\n")
+
+    def validations(self) -> dict[int, float]:
+        """Validation BLEU by step; of a step that was made twice, the later one."""
+        if not self._validations_path.is_file():
+            return {}
+        lines = self._validations_path.read_text().splitlines()
+        return {line["step"]: line["bleu"] for line in map(json.loads, lines)}
+
     def append_evaluation(self, evaluation: dict[str, Any]) -> None:
         """Adds a line to evaluations.jsonl."""
         try:
@@ -230,6 +243,10 @@ class Run:
             return []
         with self.evaluations_path.open(encoding="utf-8") as file:
             return [json.loads(line) for line in file]
+
+    @property
+    def _validations_path(self) -> Path:
+        return self.path / "validations.jsonl"
 
     @property
     def _prepared_path(self) -> Path:

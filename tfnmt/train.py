@@ -9,11 +9,13 @@ Settings come from the preset of --dataset (or --config), then flags, then --set
 
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from tfnmt.cluster import is_chief
 from tfnmt.config import Config
 from tfnmt.data.catalog import split_name
 from tfnmt.data.plan import make_plan
@@ -53,7 +55,7 @@ def main(values: Any, positional: list[str]) -> None:
     plan = make_plan(config, prepared)
     if run_folder.exists():
         run_folder.check_same_text(prepared.folder.name)
-    else:
+    elif is_chief():
         run_folder.create(config, prepared.tokenizer.model, prepared.folder.name)
     say(f"the run is kept in {run_folder.path}")
 
@@ -63,7 +65,7 @@ def main(values: Any, positional: list[str]) -> None:
     def make_evaluate(transformer: "Transformer") -> "Evaluate":
         return _evaluator(transformer, config, prepared.tokenizer.model, val)
 
-    with run_folder.held():
+    with run_folder.held() if is_chief() else nullcontext():
         caught = train(Training(config, prepared, plan, run_folder, make_evaluate))
     if caught is not None:
         say(f"stopped and saved; the same command goes on from there: {_command()}")

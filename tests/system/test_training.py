@@ -99,17 +99,18 @@ def weights(run: Run) -> np.ndarray:
     return np.concatenate(found)
 
 
-def test_two_devices_take_the_20_steps_of_one(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_several_devices_take_the_20_steps_of_one(start: Start, tmp_path: Path, count: int) -> None:
     (tmp_path / "1").mkdir()
-    (tmp_path / "2").mkdir()
-    folders = {devices: Folder(tmp_path / str(devices)) for devices in (1, 2)}
+    (tmp_path / f"{count}").mkdir()
+    folders = {devices: Folder(tmp_path / str(devices)) for devices in (1, count)}
     for devices, folder in folders.items():
         finish(start(folder, devices, training__max_steps=20, training__clip_norm=0.5))
-    one, two = ([float.fromhex(loss) for loss in folder.losses().values()]
+    one, several = ([float.fromhex(loss) for loss in folder.losses().values()]
                 for folder in folders.values())  # fmt: skip
     assert len(one) == 20
-    assert two == pytest.approx(one, rel=1e-5)
-    np.testing.assert_allclose(weights(folders[2].run), weights(folders[1].run), atol=1e-5)
+    assert several == pytest.approx(one, rel=1e-5)
+    np.testing.assert_allclose(weights(folders[count].run), weights(folders[1].run), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tfnmt.run import Run
 from tfnmt.training import callbacks
 from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
-from tfnmt.training.training import Training, _finish, is_over, last_step
+from tfnmt.training.training import Training, _finish, is_over, last_step, make_trainer
 
 DIRTY = {
     "nothing": ("a", " "),
@@ -121,9 +121,27 @@ def updated_weights(config: Config) -> Any:
     return float(logs[-1]["loss"]), [weight.numpy().tolist() for weight in made.weights]
 
 
+def evaluated_weights(config: Config) -> Any:
+    made = Trainer(transformer(config), config.training)
+    found = prepared(config)
+    batch = gather(found.source, found.target, np.arange(4), 16)
+    for _ in "ab":
+        made.train_step(((batch.source, batch.target_in), batch.target_out))
+    with made.evaluated_weights():
+        return [weight.numpy().tolist() for weight in made.weights]
+
+
+def computed_in(config: Config) -> Any:
+    try:
+        return make_trainer(config, 272, tf.distribute.get_strategy()).transformer.compute_dtype
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
 def end(config: Config) -> Any:
     plan = make_plan(config, prepared(config))
-    return last_step(config.training, plan), is_over(config.training, plan, Progress(seconds=90))
+    progress = Progress(seconds=90, tokens=90, worse=3)
+    return last_step(config.training, plan), is_over(config.training, plan, progress)
 
 
 def snapshots(config: Config) -> Any:
@@ -144,6 +162,7 @@ def validations(config: Config) -> Any:
         return callbacks.Validation(0.0, [])
 
     writer = tf.summary.create_noop_writer()
+    Path("run").mkdir(exist_ok=True)
     validator = callbacks.Validator(evaluate, writer, Run(Path("run")), progress)
     validator.set_model(Trainer(transformer(config), config.training))
     for progress.step in range(1, 9):
@@ -157,7 +176,7 @@ def points(config: Config) -> Any:
     board = callbacks.TensorBoard(writer, progress, config.training.log_steps)
     board.set_model(Trainer(transformer(config), config.training))
     logs = {"loss": 1.0, "cross_entropy": 1.0, "accuracy": 1.0, "gradient_norm": 1.0,
-            "learning_rate": 1.0}  # fmt: skip
+            "learning_rate": 1.0, "padding": 0.0}  # fmt: skip
     for progress.step in range(1, 9):
         progress.seconds += 1
         board.on_train_batch_end(progress.step, logs)
@@ -183,7 +202,7 @@ def averaged(config: Config) -> Any:
         config, found, make_plan(config, found), run,
         lambda _: lambda: callbacks.Validation(0.0, []),
     )  # fmt: skip
-    _finish(training, made.transformer, progress)
+    _finish(training, made, progress)
     return run.summary_path.read_text()
 
 
@@ -225,7 +244,11 @@ CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]]
                           "model.norm_first": "false", "model.norm_epsilon": "0.1",
                           "model.tie_embeddings": "none"}),
             (end, {}, {"training.max_steps": "5", "training.max_epochs": "1",
-                       "training.max_minutes": "1"}),
+                       "training.max_minutes": "1", "training.max_tokens": "80",
+                       "training.patience": "2"}),
+            (computed_in, {}, {"training.precision": "mixed_bfloat16"}),
+            (evaluated_weights, {}, {"training.ema_decay": "0.5"}),
+            (updated_weights, {"model.dropout": "0.5"}, {"training.device_tokens": "16"}),
             (updated_weights, {}, {"training.warmup_steps": "50",
                                    "training.learning_rate_scale": "2.0",
                                    "training.adam_beta_1": "0.5", "training.adam_beta_2": "0.5",

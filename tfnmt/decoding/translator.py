@@ -80,7 +80,7 @@ class Translator:
             logits, cache = self.transformer.decode_step(
                 tokens, position, cache, cross, memory_mask
             )
-            return _without_marks(logits), cache
+            return _without_marks(tf.cast(logits, tf.float32)), cache
 
         return step, cache
 

@@ -1,11 +1,14 @@
 """What happens between the updates: the bar, TensorBoard, validation, checkpoints, the end."""
 
 import math
+import resource
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -15,11 +18,18 @@ from tqdm import tqdm
 
 from tfnmt.config import TrainingConfig
 from tfnmt.data.plan import Plan
+from tfnmt.errors import UserError
 from tfnmt.progress import say
 from tfnmt.run import Run
 from tfnmt.training.checkpoints import Progress, save_checkpoint, save_weights
 
 Logs = dict[str, float] | None
+
+FORECAST_STEPS = 20
+"""Steps that a forecast goes by."""
+
+MAX_SKIPPED = 5
+"""Steps in a row whose gradient may be other than finite."""
 
 
 class Validation(NamedTuple):
@@ -55,6 +65,8 @@ class Clock(keras.callbacks.Callback):
         progress.step += 1
         progress.epoch, progress.batch = divmod(progress.step, self.plan.batches_per_epoch)
         progress.tokens += int(logs["tokens"])
+        if logs["stop"] > 0:
+            self.model.stop_training = True
 
 
 class Bar(keras.callbacks.Callback):
@@ -87,6 +99,45 @@ class Bar(keras.callbacks.Callback):
         self.bar.close()
 
 
+class Forecast(keras.callbacks.Callback):
+    """Says once, after some steps, how fast it goes and when it will end."""
+
+    def __init__(self, progress: Progress, config: TrainingConfig, plan: Plan, end: int) -> None:
+        super().__init__()
+        self.progress = progress
+        self.config = config
+        self.plan = plan
+        self.end = end
+        self._first = progress.step + 1  # it takes longer than the others
+        self._begun = progress
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Notes the time after the first step, and speaks when there is enough to go by."""
+        progress = self.progress
+        if progress.step == self._first:
+            self._begun = replace(progress)
+        steps = progress.step - self._begun.step
+        seconds = progress.seconds - self._begun.seconds
+        if steps == FORECAST_STEPS:
+            say(self._forecast(steps, seconds, progress.tokens - self._begun.tokens))
+
+    def _forecast(self, steps: int, seconds: float, tokens: int) -> str:
+        progress, config = self.progress, self.config
+        left = [(self.end - progress.step) * seconds / steps]
+        if config.max_tokens is not None:
+            left.append((config.max_tokens - progress.tokens) * seconds / tokens)
+        if config.max_minutes is not None:
+            left.append(60 * config.max_minutes - progress.seconds)
+        passes = (progress.step + min(left) * steps / seconds) / self.plan.batches_per_epoch
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        ends = datetime.now() + timedelta(seconds=min(left))
+        return (
+            f"forecast: {tokens / seconds:,.0f} target tokens/s, {memory:.1f} GB of memory so far, "
+            f"{passes:,.1f} passes over the data, done in {timedelta(seconds=round(min(left)))} "
+            f"({ends:%Y-%m-%d %H:%M}) but for validation"
+        )
+
+
 class TensorBoard(keras.callbacks.Callback):
     """Scalars of every `log_steps`-th update; Keras' callback knows neither tokens nor steps."""
 
@@ -110,6 +161,8 @@ class TensorBoard(keras.callbacks.Callback):
             "train/token_accuracy": logs["accuracy"],
             "train/gradient_norm": logs["gradient_norm"],
             "train/learning_rate": logs["learning_rate"],
+            "train/padding_share": logs["padding"],
+            "train/skipped_steps": progress.skipped,
             "train/target_tokens_per_second": (progress.tokens - self._since.tokens) / seconds,
         }
         self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
@@ -134,9 +187,14 @@ class Validator(keras.callbacks.Callback):
             self.validate()
 
     def validate(self) -> None:
-        """Scores the weights of the moment."""
+        """Scores the weights of the moment, or their moving average."""
+        with self.model.evaluated_weights():
+            self._validate()
+
+    def _validate(self) -> None:
         result = self.evaluate()
         progress = self.progress
+        self.run.append_validation(progress.step, result.bleu)
         say(
             f"step {progress.step:,}, epoch {progress.epoch}, {progress.tokens:,} target tokens, "
             f"{progress.seconds / 60:.1f} min: val BLEU {result.bleu:.2f}"
@@ -144,8 +202,10 @@ class Validator(keras.callbacks.Callback):
         with self.writer.as_default(progress.step):
             tf.summary.scalar("val/bleu", result.bleu)
             tf.summary.text("val/translations", _as_table(result.samples))
+        progress.worse += 1
         if result.bleu > progress.best_bleu:
             progress.best_bleu = result.bleu
+            progress.worse = 0
             save_weights(self.run.best, self.model.transformer, progress.step)
 
 
@@ -183,18 +243,44 @@ class Checkpointer(keras.callbacks.Callback):
         return step % self.config.checkpoint_steps == 0
 
 
-class TimeLimit(keras.callbacks.Callback):
-    """Stops after so many minutes of training, those of earlier sessions counted in."""
+class Limits(keras.callbacks.Callback):
+    """Ends the training by its clock, its tokens, or validations that bring nothing better."""
 
-    def __init__(self, progress: Progress, max_minutes: float) -> None:
+    def __init__(self, config: TrainingConfig, progress: Progress) -> None:
         super().__init__()
+        self.config = config
         self.progress = progress
-        self.max_seconds = 60 * max_minutes
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Stops when the time is over."""
-        if self.progress.seconds >= self.max_seconds:
-            self.model.stop_training = True
+        """Stops when one of them is reached; goes after validation."""
+        if self.progress.is_over(self.config):
+            self.model.request_stop()
+
+
+class Guard(keras.callbacks.Callback):
+    """Counts the steps that were skipped, and gives up after several in a row."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self.progress = progress
+        self._in_a_row = 0
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Notes a loss or gradient that is not finite."""
+        assert logs is not None
+        if not logs["skipped"]:
+            self._in_a_row = 0
+            return
+        self._in_a_row += 1
+        self.progress.skipped += 1
+        progress = self.progress
+        say(f"step {progress.step:,}: loss or gradient is not finite; the step was skipped")
+        if self._in_a_row == MAX_SKIPPED:
+            raise UserError(
+                f"step {progress.step:,} (epoch {progress.epoch}, batch {progress.batch}): loss or "
+                f"gradient was not finite {MAX_SKIPPED} times in a row; the last checkpoint is "
+                "sound, lower training.learning_rate_scale or set training.clip_norm"
+            )
 
 
 class Signals(keras.callbacks.Callback):
@@ -209,7 +295,7 @@ class Signals(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Stops if a signal came."""
         if self.caught is not None:
-            self.model.stop_training = True
+            self.model.request_stop()
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Stops listening."""

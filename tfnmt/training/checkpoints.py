@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
 from tfnmt.run import WEIGHTS, Run, Snapshots, check_room, snapshot_is_whole
@@ -31,6 +32,17 @@ class Progress:
     tokens: int = 0  # real target tokens read
     seconds: float = 0.0  # time spent in training, pauses left out
     best_bleu: float = -1.0  # on val; below 0 before the first validation
+    worse: int = 0  # validations since the best one
+    skipped: int = 0  # updates left out, for their gradient was not finite
+
+    def is_over(self, config: TrainingConfig) -> bool:
+        """Whether the training has reached its end by tokens, minutes or patience."""
+        reached = (
+            (self.tokens, config.max_tokens),
+            (self.seconds / 60, config.max_minutes),
+            (self.worse, config.patience),
+        )
+        return any(limit is not None and value >= limit for value, limit in reached)
 
 
 def save_checkpoint(snapshots: Snapshots, trainer: Trainer, progress: Progress) -> Path:

@@ -1,38 +1,49 @@
 """One update of the weights, exact on any number of replicas."""
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
+from tfnmt.cluster import is_spread
 from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
-from tfnmt.training.loss import smoothed_cross_entropy
+from tfnmt.training.loss import Sums, smoothed_cross_entropy
+from tfnmt.training.optimizer import GuardedAdam
 from tfnmt.training.schedule import NoamSchedule
 
 Tensor = Any
 
 
-def make_optimizer(config: TrainingConfig, d_model: int) -> keras.optimizers.Optimizer:
-    """Adam on the paper's schedule (section 5.3)."""
-    return keras.optimizers.Adam(
-        NoamSchedule(d_model, config.warmup_steps, config.learning_rate_scale),
-        beta_1=config.adam_beta_1,
-        beta_2=config.adam_beta_2,
-        epsilon=config.adam_epsilon,
-    )
+PART_SEED = 1_000_003
+"""Keeps the dropout of a step's parts apart from that of other steps, of which there are fewer."""
+
+
+class Part(NamedTuple):
+    """What some rows of a batch come to: sums, so that parts can be added up."""
+
+    gradients: list[Tensor]  # of the summed loss
+    sums: Sums
 
 
 class Trainer(keras.Model):
     """What `fit` trains: the Transformer under teacher forcing.
 
-    The gradient is that of the summed loss over all replicas, divided by the true number of target
-    tokens, then clipped, then applied: N replicas take the step that one replica takes on the same
-    batch. (Keras' own train_step would clip before it reduces, and average means of unequal size.)
+    The gradient is that of the summed loss over all replicas and all parts that a replica works on
+    one after another, divided by the true number of target tokens, then clipped, then applied: N
+    replicas take the step that one replica takes on the same batch. (Keras' own train_step would
+    clip before it reduces, and average means of unequal size.) A step whose gradient is not finite
+    changes nothing but its own number.
     """
 
-    def __init__(self, transformer: Transformer, config: TrainingConfig) -> None:
+    def __init__(
+        self, transformer: Transformer, config: TrainingConfig, stop: tf.Variable | None = None
+    ) -> None:
+        """`stop` [] is this worker's wish to end: made outside the strategy, it is not shared."""
         super().__init__(name="trainer")
+        self.stop = tf.Variable(0.0, trainable=False) if stop is None else stop
         self.transformer = transformer
         self.config = config
         self.compile(make_optimizer(config, transformer.d_model), jit_compile=False)
@@ -43,20 +54,15 @@ class Trainer(keras.Model):
         """An update on `((source, target_in), target_out)`, ids of shape [B, S], [B, T], [B, T].
 
         Returns means over the real tokens of all replicas, their number, the gradient's norm before
-        clipping, and the learning rate.
+        clipping, the learning rate, the share of target slots that is padding, whether the step was
+        skipped (1 or 0), and whether any worker wishes to end.
         """
-        (source, target_in), target_out = data
         context = tf.distribute.get_replica_context()
-        variables = [variable.value for variable in self.transformer.trainable_variables]
-        with tf.GradientTape() as tape:
-            seed = self._dropout_seed(context)
-            memory, memory_mask = self.transformer.encode(source, seed)
-            hidden = self.transformer.decode(target_in, memory, memory_mask, seed)
-            table = self.transformer.output_embedding.table
-            sums = smoothed_cross_entropy(hidden, table, target_out, self.config.label_smoothing)
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(sums.loss, variables)]
-
-        gradients, sums = context.all_reduce("SUM", (gradients, sums))
+        gradients, sums = self._differentiate(data, self._dropout_seed(context))
+        slots = tf.cast(tf.size(data[1]), tf.float32)
+        gradients, sums, slots, stop = context.all_reduce(
+            "SUM", (gradients, sums, slots, self.stop.read_value())
+        )
         # A batch of padding alone has no token to divide by, and a gradient of 0.
         tokens = tf.maximum(sums.tokens, 1.0)
         gradients = [gradient / tokens for gradient in gradients]
@@ -64,9 +70,10 @@ class Trainer(keras.Model):
         if self.config.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
         learning_rate = self.optimizer.learning_rate  # of this update; applying it counts on
+        finite = tf.math.is_finite(norm) & tf.math.is_finite(sums.loss)
         # Keras sums over the replicas once more.
         replicas = context.num_replicas_in_sync
-        self.optimizer.apply([gradient / replicas for gradient in gradients])
+        self.optimizer.apply_if(finite, [gradient / replicas for gradient in gradients])
         return {
             "loss": sums.loss / tokens,
             "cross_entropy": sums.cross_entropy / tokens,
@@ -74,7 +81,86 @@ class Trainer(keras.Model):
             "tokens": sums.tokens,
             "gradient_norm": norm,
             "learning_rate": learning_rate,
+            "padding": 1 - sums.tokens / slots,
+            "skipped": tf.cast(~finite, tf.float32),
+            "stop": stop,
         }
+
+    def request_stop(self) -> None:
+        """Ends the training after this step; of several workers, all after the next one."""
+        if is_spread():
+            self.stop.assign(1.0)
+        else:
+            self.stop_training = True
+
+    @contextmanager
+    def evaluated_weights(self) -> Iterator[None]:
+        """Puts the moving averages into the weights' place for a while, where there are some."""
+        averages = self.optimizer.moving_averages
+        if not averages:
+            yield
+            return
+        weights = self.transformer.trainable_variables
+        kept = [weight.numpy() for weight in weights]
+        _assign(weights, averages)
+        try:
+            yield
+        finally:
+            _assign(weights, kept)
+
+    def make_train_function(self, force: bool = False) -> None:
+        """One step a call, on every replica of this worker; its results are the first replica's.
+
+        Keras 3.15's own does not run where there are several workers (keras issue 20585).
+        """
+        strategy = self.distribute_strategy
+
+        @tf.function(reduce_retracing=True, autograph=False)
+        def train(iterator: Any) -> dict[str, Tensor]:
+            results = strategy.run(self.train_step, (next(iterator),))
+            return {
+                name: strategy.experimental_local_results(value)[0]
+                for name, value in results.items()
+            }
+
+        self.train_function: Callable[[Any], dict[str, Tensor]] = train
+
+    def _differentiate(self, data: Any, seed: Tensor) -> Part:
+        """Loss and gradient of a replica's rows, worked on in parts where the device wants that."""
+        limit = self.config.device_tokens
+        if limit is None:
+            return self._differentiate_part(data, seed)
+        (source, _), target_out = data
+        rows = tf.shape(source)[0]
+        longest = tf.maximum(tf.shape(source)[1], tf.shape(target_out)[1])
+        size = tf.maximum(limit // longest, 1)  # rows of a part
+
+        def add(start: Tensor, total: Part) -> tuple[Tensor, Part]:
+            some = tf.nest.map_structure(lambda ids: ids[start : start + size], data)
+            part = self._differentiate_part(some, seed + tf.stack([0, start * PART_SEED]))
+            return start + size, tf.nest.map_structure(tf.add, total, part)
+
+        _, total = tf.while_loop(lambda start, _: start < rows, add, (0, self._nothing()))
+        return total
+
+    def _differentiate_part(self, data: Any, seed: Tensor) -> Part:
+        """Loss and gradient of some rows."""
+        (source, target_in), target_out = data
+        variables = [variable.value for variable in self.transformer.trainable_variables]
+        with tf.GradientTape() as tape:
+            memory, memory_mask = self.transformer.encode(source, seed)
+            hidden = self.transformer.decode(target_in, memory, memory_mask, seed)
+            table = self.transformer.output_embedding.table
+            sums = smoothed_cross_entropy(
+                tf.cast(hidden, tf.float32), table, target_out, self.config.label_smoothing
+            )
+        gradients = tape.gradient(sums.loss, variables)
+        return Part([tf.convert_to_tensor(gradient) for gradient in gradients], sums)
+
+    def _nothing(self) -> Part:
+        """The sums before the first part."""
+        zeros = [tf.zeros(v.shape, tf.float32) for v in self.transformer.trainable_variables]
+        return Part(zeros, Sums(*(tf.constant(0.0) for _ in Sums._fields)))
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Does nothing: model and optimizer are built already.
@@ -87,3 +173,20 @@ class Trainer(keras.Model):
         step = tf.cast(self.optimizer.iterations, tf.int32)
         turn = step * context.num_replicas_in_sync + context.replica_id_in_sync_group
         return tf.stack([self.config.seed, turn])
+
+
+def _assign(variables: list[Any], values: list[Any]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def make_optimizer(config: TrainingConfig, d_model: int) -> GuardedAdam:
+    """Adam on the paper's schedule (section 5.3)."""
+    return GuardedAdam(
+        NoamSchedule(d_model, config.warmup_steps, config.learning_rate_scale),
+        beta_1=config.adam_beta_1,
+        beta_2=config.adam_beta_2,
+        epsilon=config.adam_epsilon,
+        use_ema=config.ema_decay is not None,
+        ema_momentum=config.ema_decay or 0.0,
+    )

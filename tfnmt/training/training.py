@@ -1,12 +1,15 @@
 """A whole training: from random weights, or from where it stopped, to the averaged model."""
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfnmt.cluster import is_chief
 from tfnmt.config import Config, TrainingConfig
 from tfnmt.data.batches import Batches
 from tfnmt.data.plan import Plan
@@ -21,7 +24,7 @@ from tfnmt.training.checkpoints import (
     restore_checkpoint,
     save_weights,
 )
-from tfnmt.training.distribution import distribute_batches, make_strategy
+from tfnmt.training.distribution import distribute_batches, make_strategy, together
 from tfnmt.training.trainer import Trainer
 
 MakeEvaluate = Callable[[Transformer], callbacks.Evaluate]
@@ -46,17 +49,27 @@ def train(training: Training) -> int | None:
     """Trains until the configuration's end; returns the signal that came before it, if one did."""
     config, run = training.config, training.run
     strategy = make_strategy()
+    trainer = make_trainer(config, training.prepared.tokenizer.vocab_size, strategy)
+    with strategy.scope():
+        progress = restore_checkpoint(run, trainer)
+    _announce(training, trainer.transformer, progress, strategy)
+
+    with together():
+        caught = _fit(training, trainer, progress, strategy)
+    if caught is None and is_chief():
+        if not is_over(config.training, training.plan, progress):
+            return signal.SIGTERM  # which another worker was sent
+        _finish(training, trainer, progress)
+    return caught
+
+
+def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strategy) -> Trainer:
+    """A Transformer with random weights, and what trains it, on every device of a strategy."""
+    stop = tf.Variable(0.0, trainable=False)
+    keras.config.set_dtype_policy(config.training.precision)
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
-        transformer = Transformer(config.model, training.prepared.tokenizer.vocab_size)
-        trainer = Trainer(transformer, config.training)
-        progress = restore_checkpoint(run, trainer)
-    _announce(training, transformer, progress, strategy)
-
-    caught = _fit(training, trainer, progress, strategy)
-    if caught is None:
-        _finish(training, transformer, progress)
-    return caught
+        return Trainer(Transformer(config.model, vocab_size), config.training, stop)
 
 
 def last_step(config: TrainingConfig, plan: Plan) -> int:
@@ -70,9 +83,8 @@ def last_step(config: TrainingConfig, plan: Plan) -> int:
 
 
 def is_over(config: TrainingConfig, plan: Plan, progress: Progress) -> bool:
-    """Whether the training has reached its end by steps, epochs or minutes."""
-    minutes = float("inf") if config.max_minutes is None else config.max_minutes
-    return progress.step >= last_step(config, plan) or progress.seconds >= 60 * minutes
+    """Whether the training has reached any of its ends."""
+    return progress.step >= last_step(config, plan) or progress.is_over(config)
 
 
 def _fit(
@@ -83,28 +95,40 @@ def _fit(
     if is_over(config.training, plan, progress):
         return None
     end = last_step(config.training, plan)
-    writer = tf.summary.create_file_writer(str(run.logs))
+    writer = tf.summary.create_file_writer(str(run.logs)) if is_chief() else None
     signals = callbacks.Signals()
-    chain = [
-        callbacks.Clock(progress, plan),
-        callbacks.Bar(progress, end if end < ENDLESS else None),
-        callbacks.TensorBoard(writer, progress, config.training.log_steps),
-        callbacks.Validator(training.make_evaluate(trainer.transformer), writer, run, progress),
-        callbacks.Checkpointer(run, config.training, progress),
-        signals,
-    ]
-    if config.training.max_minutes is not None:
-        chain.append(callbacks.TimeLimit(progress, config.training.max_minutes))
     batches = Batches(training.prepared, plan, config.data.bpe_dropout, config.training.seed)
     trainer.fit(
         distribute_batches(strategy, batches, progress.step),
         steps_per_epoch=end - progress.step,
         shuffle=False,
         verbose=0,
-        callbacks=chain,
+        callbacks=[
+            callbacks.Clock(progress, plan),
+            callbacks.Guard(progress),
+            *(_writing(training, trainer, progress, writer) if is_chief() else []),
+            callbacks.Limits(config.training, progress),
+            signals,
+        ],
     )
-    writer.close()
+    if writer is not None:
+        writer.close()
     return signals.caught
+
+
+def _writing(
+    training: Training, trainer: Trainer, progress: Progress, writer: Any
+) -> list[keras.callbacks.Callback]:
+    """What only one worker does: it shows, validates and saves."""
+    config, run = training.config.training, training.run
+    end = last_step(config, training.plan)
+    return [
+        callbacks.Bar(progress, end if end < ENDLESS else None),
+        callbacks.Forecast(progress, config, training.plan, end),
+        callbacks.TensorBoard(writer, progress, config.log_steps),
+        callbacks.Validator(training.make_evaluate(trainer.transformer), writer, run, progress),
+        callbacks.Checkpointer(run, config, progress),
+    ]
 
 
 def _announce(
@@ -125,14 +149,19 @@ def _announce(
         say(f"going on after step {progress.step:,} of {training.run.path}")
 
 
-def _finish(training: Training, transformer: Transformer, progress: Progress) -> None:
-    """Averages the last checkpoints, scores the average, and marks the run as finished."""
-    run, count = training.run, training.config.training.average_last
-    whole = [path for path in run.checkpoints().all() if snapshot_is_whole(path)]
-    snapshots = whole[-count:]
-    average_weights(snapshots, transformer)
-    save_weights(run.averaged, transformer, progress.step)
-    bleu = training.make_evaluate(transformer)().bleu
-    say(f"the average of the last {len(snapshots)} checkpoints: val BLEU {bleu:.2f}")
+def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
+    """Averages, scores the average, and marks the run as finished."""
+    run, transformer = training.run, trainer.transformer
+    snapshots = [path for path in run.checkpoints().all() if snapshot_is_whole(path)]
+    snapshots = snapshots[-training.config.training.average_last :]
+    kind = f"the average of the last {len(snapshots)} checkpoints"
+    with trainer.evaluated_weights():
+        if trainer.optimizer.moving_averages:
+            kind = "the moving average of the weights"
+        else:
+            average_weights(snapshots, transformer)
+        save_weights(run.averaged, transformer, progress.step)
+        bleu = training.make_evaluate(transformer)().bleu
+    say(f"{kind}: val BLEU {bleu:.2f}")
     summary = {**asdict(progress), "averaged": len(snapshots), "averaged_bleu": bleu}
     write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())

@@ -28,8 +28,9 @@ def trainer(**training: Any) -> Trainer:
 
 
 def step(trainer: Trainer, batch: Any = BATCH) -> dict[str, float]:
-    tensors = tf.nest.map_structure(tf.constant, batch)
-    logs = tf.function(trainer.train_step, autograph=False)(tensors)
+    if not hasattr(trainer, "update"):  # traced once: that takes seconds
+        trainer.update = tf.function(trainer.train_step, autograph=False, reduce_retracing=True)
+    logs = trainer.update(tf.nest.map_structure(tf.constant, batch))
     return {name: float(value) for name, value in logs.items()}
 
 
@@ -100,3 +101,60 @@ def test_dropout_differs_from_step_to_step_and_repeats_in_a_repeated_run() -> No
     step(first)
     seeds.append(first._dropout_seed(tf.distribute.get_replica_context()).numpy().tolist())
     assert seeds[0] != seeds[1]
+
+
+def test_parts_add_up_to_the_whole() -> None:
+    whole, parts = trainer(clip_norm=0.5), trainer(clip_norm=0.5, device_tokens=4)
+    for _ in range(5):
+        one, other = step(whole), step(parts)
+        assert other == pytest.approx(one, rel=1e-5)
+
+
+def test_parts_of_a_step_drop_out_differently() -> None:
+    made = trainer(dropout=0.5, device_tokens=4)
+    same = tf.nest.map_structure(lambda ids: np.repeat(ids[:1], 2, axis=0), BATCH)
+    alone = tf.nest.map_structure(lambda ids: ids[:1], same)
+    losses = [float(trainer(dropout=0.5).train_step(alone)["loss"]), step(made, same)["loss"]]
+    assert losses[0] != pytest.approx(losses[1], rel=1e-3)
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_leaves_no_trace() -> None:
+    made = trainer()
+    step(made)
+    table = made.transformer.target_embedding.table
+    whole = table.numpy()
+    before = [variable.numpy() for variable in (*made.weights, *made.optimizer.variables[1:])]
+    table.assign(np.where(np.arange(12)[:, None] == 7, np.nan, whole))
+    logs = step(made)
+    table.assign(whole)
+    after = [variable.numpy() for variable in (*made.weights, *made.optimizer.variables[1:])]
+    assert logs["skipped"] == 1
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert step(made)["skipped"] == 0
+
+
+def test_the_moving_average_is_that_of_the_weights_and_gives_them_back() -> None:
+    made = trainer(ema_decay=0.5)
+    seen = []
+    for _ in range(3):
+        step(made)
+        seen.append(weights(made))
+    expected = [0.25 * a + 0.25 * b + 0.5 * c for a, b, c in zip(*seen, strict=True)]
+    with made.evaluated_weights():
+        for one, other in zip(weights(made), expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+    for one, other in zip(weights(made), seen[-1], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_in_bfloat16_the_weights_stay_float32_and_the_loss_is_about_the_same() -> None:
+    exact = step(trainer())["loss"]
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        made = trainer()
+        assert made.transformer.compute_dtype == "bfloat16"
+        assert {weight.dtype.name for weight in weights(made)} == {"float32"}
+        assert step(made)["loss"] == pytest.approx(exact, rel=0.02)
+    finally:
+        keras.config.set_dtype_policy("float32")

@@ -1,0 +1,62 @@
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from tfnmt import average
+from tfnmt.errors import UsageError, UserError
+from tfnmt.run import Run
+
+Call = Callable[..., None]
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Run:
+    """A run with checkpoints of the steps 6 and 12."""
+    return Run(Path(shutil.copytree(tiny_run, tmp_path / "run")))
+
+
+def weights(file: Path) -> np.ndarray:
+    found: list[np.ndarray] = []
+
+    def note(_: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            found.append(np.ravel(item[()]))
+
+    with h5py.File(file) as content:
+        content.visititems(note)
+    return np.concatenate(found)
+
+
+def test_the_last_ones_are_averaged(call: Call, run: Run) -> None:
+    paths = run.checkpoints().all()
+    assert [path.name for path in paths] == ["00000006", "00000012"]
+    shutil.rmtree(run.averaged.folder)
+    call(average, f"--model={run.path}", "--last=2")
+    expected = np.mean([weights(path / "model.weights.h5") for path in paths], axis=0)
+    np.testing.assert_allclose(weights(run.weights()), expected, atol=1e-7)
+
+
+def test_the_best_one_is_that_with_the_best_bleu(call: Call, run: Run) -> None:
+    scores = [{"step": 6, "bleu": 2.0}, {"step": 12, "bleu": 1.0}]
+    (run.path / "validations.jsonl").write_text("".join(json.dumps(s) + "\n" for s in scores))
+    call(average, f"--model={run.path}", "--best=1")
+    expected = weights(run.checkpoints().all()[0] / "model.weights.h5")
+    np.testing.assert_allclose(weights(run.weights()), expected, atol=1e-7)
+
+
+def test_more_than_there_are_is_told(call: Call, run: Run) -> None:
+    with pytest.raises(UserError, match="2 checkpoints are there, not 3; training.keep_last"):
+        call(average, f"--model={run.path}", "--last=3")
+    with pytest.raises(UserError, match="of those validated 0 checkpoints are there, not 1"):
+        call(average, f"--model={run.path}", "--best=1")
+
+
+@pytest.mark.parametrize("flags", [[], ["--last=1", "--best=1"]])
+def test_a_call_without_exactly_one_way_is_refused(call: Call, run: Run, flags: list[str]) -> None:
+    with pytest.raises(UsageError, match="--last or --best"):
+        call(average, f"--model={run.path}", *flags)

@@ -1,0 +1,51 @@
+"""What happens between the steps, without a training."""
+
+import pytest
+
+from tfnmt.config import TrainingConfig
+from tfnmt.errors import UserError
+from tfnmt.training.callbacks import MAX_SKIPPED, Guard
+from tfnmt.training.checkpoints import Progress
+
+
+def logs(skipped: float) -> dict[str, float]:
+    return {"skipped": skipped}
+
+
+def test_skipped_steps_are_told_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(step=7)
+    guard = Guard(progress)
+    for skipped in (0.0, 1.0, 0.0, 1.0):
+        guard.on_train_batch_end(0, logs(skipped))
+    assert progress.skipped == 2
+    told = "tfnmt: step 7: loss or gradient is not finite; the step was skipped\n"
+    assert capsys.readouterr().err == 2 * told
+
+
+def test_several_skipped_steps_in_a_row_end_the_training() -> None:
+    guard = Guard(Progress(step=9, epoch=2, batch=3))
+    for _ in range(MAX_SKIPPED - 1):
+        guard.on_train_batch_end(0, logs(1.0))
+    guard.on_train_batch_end(0, logs(0.0))
+    for _ in range(MAX_SKIPPED - 1):
+        guard.on_train_batch_end(0, logs(1.0))
+    with pytest.raises(UserError, match=r"step 9 \(epoch 2, batch 3\): loss or gradient was not"):
+        guard.on_train_batch_end(0, logs(1.0))
+
+
+@pytest.mark.parametrize(
+    ("limit", "progress", "over"),
+    [
+        ({"max_tokens": 100}, Progress(tokens=99), False),
+        ({"max_tokens": 100}, Progress(tokens=100), True),
+        ({"max_minutes": 1.5}, Progress(seconds=89), False),
+        ({"max_minutes": 1.5}, Progress(seconds=90), True),
+        ({"patience": 3}, Progress(worse=2), False),
+        ({"patience": 3}, Progress(worse=3), True),
+        ({}, Progress(tokens=10**9, seconds=10**9, worse=10**9), False),
+    ],
+)
+def test_tokens_minutes_and_patience_end_a_training(
+    limit: dict[str, float], progress: Progress, over: bool
+) -> None:
+    assert progress.is_over(TrainingConfig(**limit)) == over
