@@ -50,7 +50,7 @@ def test_the_best_one_is_that_with_the_best_bleu(call: Call, run: Run) -> None:
 
 
 def test_more_than_there_are_is_told(call: Call, run: Run) -> None:
-    with pytest.raises(UserError, match="2 checkpoints are there, not 3; training.keep_last"):
+    with pytest.raises(UserError, match=r"2 checkpoints are there, not 3; training\.keep_last"):
         call(average, f"--model={run.path}", "--last=3")
     with pytest.raises(UserError, match="of those validated 0 checkpoints are there, not 1"):
         call(average, f"--model={run.path}", "--best=1")
