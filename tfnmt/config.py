@@ -157,6 +157,12 @@ class TrainingConfig(Section):
         description="slots that a device works on at once, at most: more are worked on in parts, "
         "whose gradients are added up; null for all at once",
     )
+    init_from: str | None = Field(
+        None, description="a run to begin with: its weights, its tokenizer; null begins anew"
+    )
+    freeze: tuple[Literal["embeddings", "encoder", "decoder"], ...] = Field(
+        (), description="parts that keep the weights they begin with"
+    )
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="keep a moving average of the weights, validate and finish with it"
     )

@@ -16,6 +16,7 @@ from tfnmt.data.batches import Batches, gather
 from tfnmt.data.catalog import open_corpus
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import Prepared, prepare
+from tfnmt.data.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.transformer import Transformer
 from tfnmt.run import Run
@@ -91,6 +92,13 @@ def ids(config: Config) -> Any:
     return found.tokenizer.model, len(found.source)
 
 
+def begun(config: Config) -> Any:
+    other = Run(Path("other_run"))
+    lines = (OWN["other.en"] + OWN["other.de"]).splitlines()
+    other.create(build_config(BASE), train_tokenizer(lines, config.tokenizer), "prepared")
+    return ids(config)
+
+
 def batches(config: Config) -> Any:
     plan = make_plan(config, prepared(config))
     return len(plan.rows), [plan.batch(step).rows.tolist() for step in range(6)]
@@ -129,6 +137,11 @@ def evaluated_weights(config: Config) -> Any:
         made.train_step(((batch.source, batch.target_in), batch.target_out))
     with made.evaluated_weights():
         return [weight.numpy().tolist() for weight in made.weights]
+
+
+def trained_parts(config: Config) -> Any:
+    made = make_trainer(config, 272, tf.distribute.get_strategy())
+    return [weight.path for weight in made.transformer.trainable_variables]
 
 
 def computed_in(config: Config) -> Any:
@@ -248,6 +261,8 @@ CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]]
                        "training.patience": "2"}),
             (computed_in, {}, {"training.precision": "mixed_bfloat16"}),
             (evaluated_weights, {}, {"training.ema_decay": "0.5"}),
+            (trained_parts, {}, {"training.freeze": "[encoder]"}),
+            (begun, {}, {"training.init_from": "other_run"}),
             (updated_weights, {"model.dropout": "0.5"}, {"training.device_tokens": "16"}),
             (updated_weights, {}, {"training.warmup_steps": "50",
                                    "training.learning_rate_scale": "2.0",

@@ -38,7 +38,7 @@ from tfnmt.data.sentences import FlatWriter, Lines, Sentences, open_lines, open_
 from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 from tfnmt.progress import bar, say
-from tfnmt.run import exclusive, written_aside
+from tfnmt.run import Run, exclusive, written_aside
 
 FORMAT = 2
 """Raised whenever prepared folders of older versions must not be used any more."""
@@ -114,7 +114,7 @@ def _write(folder: Path, config: Config, corpus: Corpus) -> None:
         )
     if report.kept < report.read:
         say(f"{report.kept:,} of {report.read:,} pairs are kept; left out: {_removals(report)}")
-    model = _learn_tokenizer(folder, config)
+    model = _given_tokenizer(config) or _learn_tokenizer(folder, config)
     (folder / "tokenizer.model").write_bytes(model)
     report.pieces = _encode(folder)
     report.write(folder)
@@ -188,6 +188,15 @@ def _removals(report: Report) -> str:
 
 
 # --- Tokenizer and ids ----------------------------------------------------------------------------
+
+
+def _given_tokenizer(config: Config) -> bytes | None:
+    """The tokenizer of the run that the training begins with, if it begins with one."""
+    if config.training.init_from is None:
+        return None
+    run = Run(Path(config.training.init_from))
+    run.config()  # tells what is no run
+    return run.tokenizer_path.read_bytes()
 
 
 def _learn_tokenizer(folder: Path, config: Config) -> bytes:
@@ -295,6 +304,7 @@ def _key(config: Config, corpus: Corpus) -> str:
         "format": FORMAT,
         "cleaning": config.cleaning.model_dump(),
         "tokenizer": config.tokenizer.model_dump(),
+        "given_tokenizer": hashlib.sha256(_given_tokenizer(config) or b"").hexdigest(),
         "corpus": data.corpus,
         "direction": [data.source, data.target],
         "max_pairs": data.max_pairs,

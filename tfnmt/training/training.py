@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from tfnmt.config import Config, TrainingConfig
 from tfnmt.data.batches import Batches
 from tfnmt.data.plan import Plan
 from tfnmt.data.prepared import Prepared
+from tfnmt.errors import UsageError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
 from tfnmt.run import Run, snapshot_is_whole, write_atomically
@@ -69,7 +71,40 @@ def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strate
     keras.config.set_dtype_policy(config.training.precision)
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
-        return Trainer(Transformer(config.model, vocab_size), config.training, stop)
+        transformer = Transformer(config.model, vocab_size)
+        if config.training.init_from is not None:
+            _begin_with(transformer, config, Run(Path(config.training.init_from)))
+        _freeze(transformer, config.training.freeze)
+        return Trainer(transformer, config.training, stop)
+
+
+def _begin_with(transformer: Transformer, config: Config, run: Run) -> None:
+    """Takes over the weights of a run, whose Transformer must have the same shape."""
+    theirs = run.config().model.model_dump()
+    differing = [key for key, value in config.model.model_dump().items() if value != theirs[key]]
+    shapes = [f"model.{key}" for key in differing if "dropout" not in key]
+    if shapes:
+        raise UsageError(
+            f"training.init_from: {run.path} has another {', '.join(shapes)}; take over its values"
+        )
+    weights = run.weights()
+    transformer.load_weights(weights)
+    say(f"begins with {weights.relative_to(run.path).parent} of {run.path}")
+
+
+def _freeze(transformer: Transformer, parts: tuple[str, ...]) -> None:
+    layers: dict[str, tuple[keras.layers.Layer, ...]] = {
+        "embeddings": (
+            transformer.source_embedding,
+            transformer.target_embedding,
+            transformer.output_embedding,
+        ),
+        "encoder": (transformer.encoder,),
+        "decoder": (transformer.decoder,),
+    }
+    for part in parts:
+        for layer in layers[part]:
+            layer.trainable = False
 
 
 def last_step(config: TrainingConfig, plan: Plan) -> int:
