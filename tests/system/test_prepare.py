@@ -268,6 +268,7 @@ MOMENTS = (
 """Prepared until this is there, and then killed."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells who is alive")
 def test_killed_it_is_simply_run_again(large: list[str], undisturbed: Path, tmp_path: Path) -> None:
     prepared = tmp_path / "prepared"

@@ -115,7 +115,10 @@ def test_several_devices_take_the_20_steps_of_one(start: Start, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     ("number", "code", "first"),
-    [(signal.SIGKILL, -signal.SIGKILL, 11), (signal.SIGTERM, 128 + signal.SIGTERM, 19)],
+    [
+        (signal.SIGKILL, -signal.SIGKILL, 11),
+        pytest.param(signal.SIGTERM, 128 + signal.SIGTERM, 19, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_and_resumed_is_never_killed(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -160,6 +163,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert not folder.run.finished
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_and_another_configuration_is_refused(
     start: Start, tmp_path: Path
 ) -> None:
@@ -194,6 +198,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(
     assert min(folder.losses()) == int(before.name) + 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_good_checkpoint(start: Start, tmp_path: Path) -> None:
     """A limit on the size of files stands in for the disk."""
     folder = Folder(tmp_path)
