@@ -104,7 +104,8 @@ IMPOSSIBLE = {
     ),
     "endless": (
         {"training": {"max_epochs": None, "max_steps": None, "max_minutes": None}},
-        "training: nothing ends the training; set max_steps, max_epochs, max_tokens, max_minutes or patience",
+        "training: nothing ends the training; set max_steps, max_epochs, max_tokens, max_minutes "
+        "or patience",
     ),
     "batch smaller than a pair": (
         {"data": {"batch_tokens": 127, "max_length": 128}},
