@@ -217,32 +217,19 @@ class Run:
 
     def append_validation(self, step: int, bleu: float) -> None:
         """Adds a line to validations.jsonl."""
-        with self._validations_path.open("a") as file:
-            file.write(json.dumps({"step": step, "bleu": bleu}) + "\n")
+        _append(self._validations_path, {"step": step, "bleu": bleu})
 
     def validations(self) -> dict[int, float]:
         """Validation BLEU by step; of a step that was made twice, the later one."""
-        if not self._validations_path.is_file():
-            return {}
-        lines = self._validations_path.read_text().splitlines()
-        return {line["step"]: line["bleu"] for line in map(json.loads, lines)}
+        return {line["step"]: line["bleu"] for line in _read(self._validations_path)}
 
     def append_evaluation(self, evaluation: dict[str, Any]) -> None:
         """Adds a line to evaluations.jsonl."""
-        try:
-            with self.evaluations_path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(evaluation, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise UserError(
-                f"{self.evaluations_path}: {error.strerror}; the scores are not kept there"
-            ) from error
+        _append(self.evaluations_path, evaluation)
 
     def evaluations(self) -> list[dict[str, Any]]:
         """The evaluations so far, the oldest first."""
-        if not self.evaluations_path.is_file():
-            return []
-        with self.evaluations_path.open(encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        return _read(self.evaluations_path)
 
     @property
     def _validations_path(self) -> Path:
@@ -263,6 +250,23 @@ def newest_finished_run(folder: Path) -> Run:
     if not finished:
         raise UserError(f"--model: no finished run in {folder}; `make demo` trains one")
     return max(finished, key=lambda run: run.summary_path.stat().st_mtime)
+
+
+def _append(path: Path, scores: dict[str, Any]) -> None:
+    """Adds a line of JSON to a file."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(scores, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; the scores are not kept there") from error
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The lines of such a file; none where there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -66,7 +66,7 @@ def train(training: Training) -> int | None:
 
 
 def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strategy) -> Trainer:
-    """A Transformer with random weights, and what trains it, on every device of a strategy."""
+    """A Transformer, new or with another run's weights, and what trains it, on every device."""
     stop = tf.Variable(0.0, trainable=False)
     keras.config.set_dtype_policy(config.training.precision)
     with strategy.scope():
