@@ -8,6 +8,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
 	then command -v $$name; break; fi; done)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 RUN := runs/demo
 EXPORT := export/models/demo
 # From the test split: no training text has them.
@@ -42,10 +43,10 @@ demo: .venv/.installed ## train on the toy corpus, score, export, translate
 	@echo "    $(BIN)/tensorboard --logdir=$(RUN)/logs"
 
 test: .venv/.installed ## run the tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: .venv/.installed ## run the tests, the slow ones too
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: .venv/.installed ## formatting, lint, types, imports
 	$(BIN)/ruff format --check .
