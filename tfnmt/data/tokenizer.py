@@ -64,6 +64,10 @@ class Tokenizer:
         """The smallest type that holds every id."""
         return np.uint16 if self.vocab_size <= 2**16 else np.int32
 
+    def pieces(self) -> list[str]:
+        """Every piece in the order of its id; a leading ▁ stands for a space."""
+        return [self._processor.id_to_piece(number) for number in range(self.vocab_size)]
+
     def encode(self, lines: list[str]) -> list[list[int]]:
         """The ids of each line, without bos and eos."""
         encoded: list[list[int]] = self._processor.encode(lines)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras_nlp
 import tensorflow as tf
 
-from tfnmt.data.tokenizer import BOS, EOS, PAD
+from tfnmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from tfnmt.quiet import silent_stderr
 
 Tensor = Any
@@ -32,25 +32,41 @@ class TextCodec:
     def __init__(self, tokenizer_model: bytes, max_source_length: int) -> None:
         with silent_stderr():  # SentencePiece announces its normalizer
             self.pieces = keras_nlp.tokenizers.SentencePieceTokenizer(proto=tokenizer_model)
-        self.max_pieces = max_source_length - 1  # and eos
+        self.max_length = max_source_length
+        self.piece_names = _piece_names(tokenizer_model)
         # Graphs, also when called outside of one: there keras_nlp would answer with lists.
         self.encode = tf.function(self._encode, input_signature=[TEXT], autograph=False)
         self.decode = tf.function(self._decode, input_signature=[TOKENS], autograph=False)
 
-    def _encode(self, text: Tensor) -> Source:
-        """[B] strings -> their ids; a longer text than `max_source_length` is cut."""
+    def cut(self, text: Tensor, max_length: int) -> Source:
+        """[B] strings -> their ids, at most `max_length` with eos; only inside of a graph."""
         pieces = self.pieces.tokenize(_valid(text))  # [B, (S)]
-        truncated = pieces.row_lengths() > self.max_pieces
+        max_pieces = max_length - 1  # and eos
+        truncated = pieces.row_lengths() > max_pieces
         ends = tf.fill([pieces.nrows(), 1], EOS)
-        tokens = tf.concat([pieces[:, : self.max_pieces], ends], axis=1).to_tensor(PAD)
+        tokens = tf.concat([pieces[:, :max_pieces], ends], axis=1).to_tensor(PAD)
         # Without any text there is no column either; a Transformer needs one.
         missing = tf.maximum(1 - tf.shape(tokens)[1], 0)
         return Source(tf.pad(tokens, [[0, 0], [0, missing]]), truncated)
+
+    def names(self, tokens: Tensor) -> Tensor:
+        """[B, T] ids -> [B, T] pieces as strings; '' for padding."""
+        return tf.gather(tf.constant(self.piece_names), tokens)
+
+    def _encode(self, text: Tensor) -> Source:
+        """[B] strings -> their ids; a longer text than `max_source_length` is cut."""
+        return self.cut(text, self.max_length)
 
     def _decode(self, tokens: Tensor) -> Tensor:
         """[B, T] ids -> [B] strings; bos, eos and padding leave no trace."""
         is_piece = (tokens != PAD) & (tokens != BOS) & (tokens != EOS)
         return _valid(self.pieces.detokenize(tf.ragged.boolean_mask(tokens, is_piece)))
+
+
+def _piece_names(tokenizer_model: bytes) -> list[bytes]:
+    names = [name.encode() for name in Tokenizer(tokenizer_model).pieces()]
+    names[PAD] = b""
+    return names
 
 
 def _valid(text: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig
 from tfnmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from tfnmt.decoding.constraints import without_marks
 from tfnmt.decoding.search import Hypotheses, Search, Step, beam_search, greedy_search
 from tfnmt.decoding.text import TEXT, TextCodec
 from tfnmt.model.transformer import Transformer
@@ -80,7 +81,7 @@ class Translator:
             logits, cache = self.transformer.decode_step(
                 tokens, position, cache, cross, memory_mask
             )
-            return _without_marks(tf.cast(logits, tf.float32)), cache
+            return without_marks(tf.cast(logits, tf.float32)), cache
 
         return step, cache
 
@@ -92,9 +93,3 @@ def load_translator(
     transformer = Transformer(config.model, Tokenizer(tokenizer_model).vocab_size)
     transformer.load_weights(weights)
     return Translator(transformer, tokenizer_model, decoding)
-
-
-def _without_marks(logits: Tensor) -> Tensor:
-    """[N, V] logits with padding and bos impossible: they are never part of a translation."""
-    marks = tf.range(tf.shape(logits)[-1])
-    return tf.where((marks == PAD) | (marks == BOS), logits.dtype.min, logits)

@@ -72,6 +72,9 @@ class MultiHeadAttention(keras.layers.Layer):
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, seed: Tensor | None = None
     ) -> Tensor:
         """x [B, T, D] asks, keys and values [B, H, S, D/H] answer: [B, T, D]."""
-        query = split_heads(self.query(x), self.num_heads)
-        weights = self.dropout(attention_weights(query, keys, mask), seed)
+        weights = self.dropout(self.weigh(x, keys, mask), seed)
         return self.output_projection(merge_heads(ops.matmul(weights, values)))
+
+    def weigh(self, x: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+        """What each head attends to: x [B, T, D], keys [B, H, S, D/H] -> [B, H, T, S]."""
+        return attention_weights(split_heads(self.query(x), self.num_heads), keys, mask)

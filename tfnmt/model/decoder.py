@@ -59,10 +59,7 @@ class DecoderLayer(keras.layers.Layer):
         seed: Tensor | None = None,
     ) -> Tensor:
         """x [B, T, D], mask [1, 1, T, T], cross [B, H, S, D/H] -> [B, T, D]."""
-        entered = self.self_attention_residual.enter(x)
-        keys, values = self.self_attention.project(entered)
-        attended = self.self_attention(entered, keys, values, mask, seed)
-        x = self.self_attention_residual.leave(x, attended, seed)
+        x = self._look_back(x, mask, seed)
 
         entered = self.cross_attention_residual.enter(x)
         attended = self.cross_attention(entered, *cross, memory_mask, seed)
@@ -85,6 +82,23 @@ class DecoderLayer(keras.layers.Layer):
         attended = self.cross_attention(beams, *cross, memory_mask)
         x = self.cross_attention_residual.leave(x, ops.reshape(attended, ops.shape(x)))
         return self._transform(x, None), cache
+
+    def attention(
+        self, x: Tensor, mask: Tensor, cross: KeysValues, memory_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What `call` attends to: [B, H, T, T] in the target, [B, H, T, S] in the memory."""
+        entered = self.self_attention_residual.enter(x)
+        keys, _ = self.self_attention.project(entered)
+        own = self.self_attention.weigh(entered, keys, mask)
+
+        entered = self.cross_attention_residual.enter(self._look_back(x, mask, None))
+        return own, self.cross_attention.weigh(entered, cross.keys, memory_mask)
+
+    def _look_back(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
+        entered = self.self_attention_residual.enter(x)
+        keys, values = self.self_attention.project(entered)
+        attended = self.self_attention(entered, keys, values, mask, seed)
+        return self.self_attention_residual.leave(x, attended, seed)
 
     def _transform(self, x: Tensor, seed: Tensor | None) -> Tensor:
         entered = self.feed_forward_residual.enter(x)
@@ -118,6 +132,16 @@ class Decoder(keras.layers.Layer):
         for block, cross in zip(self.blocks, self.project(memory), strict=True):
             x = block(x, mask, cross, memory_mask, seed)
         return self.norm(x)
+
+    def attention(self, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """What every layer attends to: [B, L, H, T, T] in the target, [B, L, H, T, S] in memory."""
+        mask = causal_mask(ops.shape(x)[1])
+        weights = []
+        for block, cross in zip(self.blocks, self.project(memory), strict=True):
+            weights.append(block.attention(x, mask, cross, memory_mask))
+            x = block(x, mask, cross, memory_mask)
+        own, across = zip(*weights, strict=True)
+        return ops.stack(own, axis=1), ops.stack(across, axis=1)
 
     def project(self, memory: Tensor) -> Cache:
         """Each layer's keys and values of the memory."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from tfnmt.config import ModelConfig
 from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
@@ -37,6 +38,12 @@ class EncoderLayer(keras.layers.Layer):
         entered = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(entered, seed), seed)
 
+    def attention(self, x: Tensor, mask: Tensor) -> Tensor:
+        """What `call` attends to: [B, S, D] -> [B, H, S, S]."""
+        entered = self.self_attention_residual.enter(x)
+        keys, _ = self.self_attention.project(entered)
+        return self.self_attention.weigh(entered, keys, mask)
+
 
 class Encoder(keras.layers.Layer):
     """N layers, and a last norm where layers norm first."""
@@ -61,3 +68,11 @@ class Encoder(keras.layers.Layer):
         for block in self.blocks:
             x = block(x, mask, seed)
         return self.norm(x)
+
+    def attention(self, x: Tensor, mask: Tensor) -> Tensor:
+        """What every layer attends to: [B, S, D] -> [B, L, H, S, S]."""
+        weights = []
+        for block in self.blocks:
+            weights.append(block.attention(x, mask))
+            x = block(x, mask)
+        return ops.stack(weights, axis=1)

@@ -4,7 +4,7 @@ Letters: B sentences, N = B x K rows (K beams a sentence), S source, T target, D
 Ids are int32 and 0 is padding.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -18,6 +18,14 @@ from tfnmt.model.masks import padding_mask
 from tfnmt.model.positions import sinusoids
 
 Tensor = Any
+
+
+class Attention(NamedTuple):
+    """Attention weights of L layers with H heads each; a row of keys sums to 1."""
+
+    encoder: Tensor  # [B, L, H, S, S]
+    decoder: Tensor  # [B, L, H, T, T]
+    cross: Tensor  # [B, L, H, T, S]
 
 
 class Transformer(keras.Model):
@@ -53,9 +61,8 @@ class Transformer(keras.Model):
     def encode(self, source: Tensor, seed: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """[B, S] ids -> memory [B, S, D], memory_mask [B, 1, 1, S]."""
         memory_mask = padding_mask(source)
-        positions = ops.arange(ops.shape(source)[1])
-        x = self.source_embedding(source) + self._positions(positions)
-        return self.encoder(self.source_dropout(x, seed), memory_mask, seed), memory_mask
+        x = self.source_dropout(self._embed(self.source_embedding, source), seed)
+        return self.encoder(x, memory_mask, seed), memory_mask
 
     def decode(
         self, target_in: Tensor, memory: Tensor, memory_mask: Tensor, seed: Tensor | None = None
@@ -64,9 +71,8 @@ class Transformer(keras.Model):
 
         Padding comes last in a target, where no real position looks: it needs no mask.
         """
-        positions = ops.arange(ops.shape(target_in)[1])
-        x = self.target_embedding(target_in) + self._positions(positions)
-        return self.decoder(self.target_dropout(x, seed), memory, memory_mask, seed)
+        x = self.target_dropout(self._embed(self.target_embedding, target_in), seed)
+        return self.decoder(x, memory, memory_mask, seed)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]: what the softmax of the output makes probabilities of."""
@@ -76,6 +82,13 @@ class Transformer(keras.Model):
         """[B, S] and [B, T] ids -> logits [B, T, V]."""
         memory, memory_mask = self.encode(source, seed)
         return self.logits(self.decode(target_in, memory, memory_mask, seed))
+
+    def attention(self, source: Tensor, target_in: Tensor) -> Attention:
+        """What every head of every layer attends to, [B, S] and [B, T] ids being read."""
+        memory, memory_mask = self.encode(source)
+        encoder = self.encoder.attention(self._embed(self.source_embedding, source), memory_mask)
+        x = self._embed(self.target_embedding, target_in)
+        return Attention(encoder, *self.decoder.attention(x, memory, memory_mask))
 
     def start_cache(self, memory: Tensor, max_length: Tensor) -> tuple[Cache, Cache]:
         """What decoding step by step needs: (cache, cross).
@@ -93,6 +106,10 @@ class Transformer(keras.Model):
         x = self.target_embedding(tokens) + self._positions(ops.reshape(position, (1,)))
         hidden, cache = self.decoder.step(x[:, None], position, cache, cross, memory_mask)
         return self.logits(hidden[:, 0]), cache
+
+    def _embed(self, embedding: Embedding, tokens: Tensor) -> Tensor:
+        """[B, T] ids -> [B, T, D], with their positions (sections 3.4 and 3.5)."""
+        return embedding(tokens) + self._positions(ops.arange(ops.shape(tokens)[1]))
 
     def _positions(self, positions: Tensor) -> Tensor:
         return ops.cast(sinusoids(positions, self.d_model), self.compute_dtype)

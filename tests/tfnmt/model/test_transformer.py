@@ -9,6 +9,7 @@ import pytest
 from keras import ops
 
 from tfnmt.config import ModelConfig
+from tfnmt.model.attention import attention_weights
 from tfnmt.model.decoder import DecoderLayer
 from tfnmt.model.encoder import EncoderLayer
 from tfnmt.model.masks import causal_mask
@@ -187,3 +188,26 @@ def give_weights(ours: Any, theirs: Any) -> None:
         their_weight = their_weights.pop(path)
         their_weight.assign(value.reshape(their_weight.shape))
     assert not their_weights, f"not given: {list(their_weights)}"
+
+
+def test_attention_is_what_the_forward_pass_attends_with(
+    model: Transformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def note(*arguments: Any) -> Any:
+        weights = attention_weights(*arguments)
+        seen.append(ops.convert_to_numpy(weights))
+        return weights
+
+    monkeypatch.setattr("tfnmt.model.attention.attention_weights", note)
+    model(SOURCE, TARGET)
+    encoder, (own, cross) = seen[:2], (seen[2::2], seen[3::2])
+
+    attention = model.attention(SOURCE, TARGET)
+    close(attention.encoder, np.stack(encoder, axis=1))
+    close(attention.decoder, np.stack(own, axis=1))
+    close(attention.cross, np.stack(cross, axis=1))
+    assert attention.cross.shape == (2, 2, 4, 4, 5)  # [B, L, H, T, S]
+    close(ops.sum(attention.cross, axis=-1), np.ones((2, 2, 4, 4)))
+    close(attention.cross[1, :, :, :, 3:], np.zeros((2, 4, 4, 2)))  # padding

@@ -1,0 +1,64 @@
+"""The Inspector: what the model makes of a text and a translation of it."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfnmt.config import DecodingConfig
+from tfnmt.decoding import forced
+from tfnmt.decoding.text import TEXT, TextCodec
+from tfnmt.model.transformer import Transformer
+
+Tensor = Any
+
+SHOWN_PIECES = 64
+"""Pieces of a text whose attention is given, eos counted: L x H matrices of their square."""
+
+TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
+
+
+class Inspector:
+    """Reads translations with their sources, in one graph, whatever their number and length.
+
+    Both functions take text [B] and translation [B] and give the pieces of either, [B, S] and
+    [B, T], eos included and padded with '', and their numbers, [B].
+    """
+
+    def __init__(
+        self, transformer: Transformer, codec: TextCodec, decoding: DecodingConfig
+    ) -> None:
+        self.transformer = transformer
+        self.codec = codec
+        self.max_source = decoding.max_source_length
+        self.max_target = decoding.max_source_length + decoding.max_extra_length
+        texts = [TEXT, TRANSLATION]
+        self.align = tf.function(self._align, input_signature=texts, autograph=False)
+        self.attention = tf.function(self._attention, input_signature=texts, autograph=False)
+
+    def _align(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
+        """Also attention [B, T, S], the last decoder layer's, its mean over heads, and
+        token_log_probs [B, T].
+        """
+        source = self.codec.cut(text, self.max_source).tokens
+        target = self.codec.cut(translation, self.max_target).tokens
+        cross = forced.attention(self.transformer, source, target).cross
+        return {
+            **self._pieces(source, target),
+            "attention": tf.reduce_mean(cross[:, -1], axis=1),  # [B, T, S]
+            "token_log_probs": forced.token_log_probs(self.transformer, source, target),
+        }
+
+    def _attention(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
+        """Also encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
+        source = self.codec.cut(text, SHOWN_PIECES).tokens
+        target = self.codec.cut(translation, SHOWN_PIECES).tokens
+        attention = forced.attention(self.transformer, source, target)
+        return {**self._pieces(source, target), **attention._asdict()}
+
+    def _pieces(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {
+            "source_pieces": self.codec.names(source),
+            "target_pieces": self.codec.names(target),
+            "source_length": tf.math.count_nonzero(source, axis=1, dtype=tf.int32),
+            "target_length": tf.math.count_nonzero(target, axis=1, dtype=tf.int32),
+        }
