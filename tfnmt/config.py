@@ -175,6 +175,11 @@ class TrainingConfig(Section):
         None, description="largest norm of the whole gradient; null does not clip"
     )
     label_smoothing: Share = Field(0.1, description="probability spread over the whole vocabulary")
+    r_drop: Positive | None = Field(
+        None,
+        description="alpha of R-Drop: each pair is read twice, and what two dropouts make of it is "
+        "drawn together; a token then counts twice; null reads once",
+    )
     checkpoint_steps: Count = Field(1000, description="updates from one checkpoint to the next")
     validation_steps: Count = Field(1000, description="updates from one validation to the next")
     keep_last: Count = Field(5, description="checkpoints kept")
@@ -182,6 +187,11 @@ class TrainingConfig(Section):
         5, description="last checkpoints averaged into averaged/ at the end"
     )
     log_steps: Count = Field(50, description="updates from one TensorBoard point to the next")
+    histogram_steps: Count | None = Field(
+        None,
+        description="updates from one TensorBoard histogram of each weight and its gradient "
+        "to the next; null draws none",
+    )
 
     def _contradictions(self) -> Iterator[str]:
         limits = (self.max_steps, self.max_epochs, self.max_tokens, self.max_minutes, self.patience)

@@ -27,8 +27,9 @@ from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
 
 if TYPE_CHECKING:
+    from tfnmt.decoding.inspector import Inspector
     from tfnmt.model.transformer import Transformer
-    from tfnmt.training.callbacks import Evaluate
+    from tfnmt.training.validation import Evaluate
 
 SAMPLES = 5
 """Validation sentences shown in TensorBoard."""
@@ -36,6 +37,10 @@ SAMPLES = 5
 FLAGS = flags.FlagValues()
 define_experiment(FLAGS)
 flags.DEFINE_string("run_dir", None, "where the run is kept", flag_values=FLAGS)
+flags.DEFINE_bool(
+    "profile", False, "profile some updates, for TensorBoard's tensorboard-plugin-profile",
+    flag_values=FLAGS,
+)  # fmt: skip
 
 
 def main(values: Any, positional: list[str]) -> None:
@@ -66,7 +71,8 @@ def main(values: Any, positional: list[str]) -> None:
         return _evaluator(transformer, config, prepared.tokenizer.model, val)
 
     with run_folder.held() if is_chief() else nullcontext():
-        caught = train(Training(config, prepared, plan, run_folder, make_evaluate))
+        training = Training(config, prepared, plan, run_folder, make_evaluate, values.profile)
+        caught = train(training)
     if caught is not None:
         say(f"stopped and saved; the same command goes on from there: {_command()}")
         sys.exit(128 + caught)
@@ -85,20 +91,37 @@ def _evaluator(
     transformer: "Transformer", config: Config, tokenizer_model: bytes, val: list[tuple[str, str]]
 ) -> "Evaluate":
     """Validation by the very Translator that will be exported."""
+    from tfnmt.decoding.inspector import Inspector
     from tfnmt.decoding.lines import translate_lines
     from tfnmt.decoding.translator import Translator
     from tfnmt.evaluation.scores import bleu
-    from tfnmt.training.callbacks import Validation
+    from tfnmt.training.validation import Validation
 
     translator = Translator(transformer, tokenizer_model, config.decoding)
+    inspector = Inspector(transformer, translator.codec, config.decoding)
     sources, references = zip(*val, strict=True)
 
     def evaluate() -> Validation:
         translations = [t.text for t in translate_lines(translator.translate, sources)]
         samples = list(zip(sources, translations, references, strict=True))[:SAMPLES]
-        return Validation(bleu(translations, references), samples)
+        picture = _draw_attention(inspector, sources[0], references[0])
+        return Validation(bleu(translations, references), samples, picture)
 
     return evaluate
+
+
+def _draw_attention(inspector: "Inspector", source: str, target: str) -> bytes:
+    """Where the last decoder layer looks in a source while it reads the target, as PNG."""
+    from tfnmt.pictures.attention import draw_attention, to_png
+
+    seen = {
+        name: value.numpy()[0] for name, value in inspector.attention([source], [target]).items()
+    }
+    queries, keys = (
+        [piece.decode() for piece in seen[f"{side}_pieces"]] for side in ("target", "source")
+    )
+    heads = seen["cross"][-1]  # [H, T, S]
+    return to_png(draw_attention(heads, queries, keys, "cross-attention of the last layer"))
 
 
 def _command() -> str:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,13 @@ from tfnmt.data.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.transformer import Transformer
 from tfnmt.run import Run
-from tfnmt.training import callbacks
+from tfnmt.training import board, callbacks
 from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.training import Training, _finish, is_over, last_step, make_trainer
+from tfnmt.training.validation import Judged, Validation, Validator
+
+PICTURE = tf.io.encode_png(tf.zeros([2, 2, 3], tf.uint8)).numpy()
 
 DIRTY = {
     "nothing": ("a", " "),
@@ -135,8 +139,9 @@ def evaluated_weights(config: Config) -> Any:
     batch = gather(found.source, found.target, np.arange(4), 16)
     for _ in "ab":
         made.train_step(((batch.source, batch.target_in), batch.target_out))
-    with made.evaluated_weights():
-        return [weight.numpy().tolist() for weight in made.weights]
+    judged = transformer(config)
+    made.write_weights(judged)
+    return [weight.numpy().tolist() for weight in judged.weights]
 
 
 def trained_parts(config: Config) -> Any:
@@ -170,13 +175,14 @@ def snapshots(config: Config) -> Any:
 def validations(config: Config) -> Any:
     progress, validated = Progress(best_bleu=100.0), []
 
-    def evaluate() -> callbacks.Validation:
+    def evaluate() -> Validation:
         validated.append(progress.step)
-        return callbacks.Validation(0.0, [])
+        return Validation(0.0, [], PICTURE)
 
     writer = tf.summary.create_noop_writer()
     Path("run").mkdir(exist_ok=True)
-    validator = callbacks.Validator(evaluate, writer, Run(Path("run")), progress)
+    judged = Judged(transformer(config), evaluate)
+    validator = Validator(judged, writer, Run(Path("run")), progress)
     validator.set_model(Trainer(transformer(config), config.training))
     for progress.step in range(1, 9):
         validator.on_train_batch_end(progress.step)
@@ -186,20 +192,40 @@ def validations(config: Config) -> Any:
 def points(config: Config) -> Any:
     progress = Progress()
     writer = tf.summary.create_file_writer("logs")
-    board = callbacks.TensorBoard(writer, progress, config.training.log_steps)
-    board.set_model(Trainer(transformer(config), config.training))
+    curves = board.Curves(writer, progress, config.training.log_steps)
+    curves.set_model(Trainer(transformer(config), config.training))
     logs = {"loss": 1.0, "cross_entropy": 1.0, "accuracy": 1.0, "gradient_norm": 1.0,
             "learning_rate": 1.0, "padding": 0.0}  # fmt: skip
     for progress.step in range(1, 9):
         progress.seconds += 1
-        board.on_train_batch_end(progress.step, logs)
+        curves.on_train_batch_end(progress.step, logs)
     writer.close()
+    return [step for step, _ in written()]
+
+
+def written() -> list[tuple[int, str]]:
+    """Step and name of what was written for TensorBoard, which is then removed."""
     files = sorted(Path("logs").iterdir())
     records = tf.data.TFRecordDataset([str(file) for file in files])
     events = [event_pb2.Event.FromString(record) for record in records.as_numpy_iterator()]
     for file in files:
         file.unlink()
-    return [event.step for event in events if event.summary.value]
+    return [(event.step, value.tag) for event in events for value in event.summary.value]
+
+
+def histograms(config: Config) -> Any:
+    if config.training.histogram_steps is None:
+        return []
+    found = prepared(config)
+    progress = Progress()
+    writer = tf.summary.create_file_writer("logs")
+    batches = Batches(found, make_plan(config, found), 0.0, seed=1)
+    drawer = board.Histograms(writer, progress, batches, config.training.histogram_steps)
+    drawer.set_model(Trainer(transformer(config), config.training))
+    for progress.step in range(1, 4):
+        drawer.on_train_batch_end(progress.step)
+    writer.close()
+    return written()
 
 
 def averaged(config: Config) -> Any:
@@ -213,7 +239,7 @@ def averaged(config: Config) -> Any:
     found = prepared(config)
     training = Training(
         config, found, make_plan(config, found), run,
-        lambda _: lambda: callbacks.Validation(0.0, []),
+        lambda _: lambda: Validation(0.0, [], PICTURE),
     )  # fmt: skip
     _finish(training, made, progress)
     return run.summary_path.read_text()
@@ -269,6 +295,8 @@ CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]]
                                    "training.adam_beta_1": "0.5", "training.adam_beta_2": "0.5",
                                    "training.adam_epsilon": "0.1", "training.clip_norm": "0.001",
                                    "training.label_smoothing": "0.4"}),
+            (updated_weights, {"model.dropout": "0.5"}, {"training.r_drop": "5.0"}),
+            (histograms, {}, {"training.histogram_steps": "2"}),
             (snapshots, {"training.checkpoint_steps": "1"}, {"training.checkpoint_steps": "2",
                                                              "training.keep_last": "7"}),
             (validations, {"training.validation_steps": "1"}, {"training.validation_steps": "2"}),
@@ -302,8 +330,14 @@ def test_changing_a_key_changes_something(
 ) -> None:
     plain, changed = configured(before), configured(after)
     assert flatten(plain)[key] != flatten(changed)[key]
-    seen = probe(plain)
-    shutil.rmtree(folder / "run", ignore_errors=True)
-    assert seen == probe(plain), "the probe itself must be steady"
-    shutil.rmtree(folder / "run", ignore_errors=True)
-    assert seen != probe(changed)
+    assert steady(probe, plain) != probe(changed)
+
+
+@cache
+def steady(probe: Callable[[Config], Any], config: Config) -> Any:
+    """What a probe sees, the same both times."""
+    seen = probe(config)
+    shutil.rmtree("run", ignore_errors=True)
+    assert seen == probe(config)
+    shutil.rmtree("run", ignore_errors=True)
+    return seen

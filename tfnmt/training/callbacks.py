@@ -1,19 +1,14 @@
-"""What happens between the updates: the bar, TensorBoard, validation, checkpoints, the end."""
+"""What happens between the updates: the bar, checkpoints, the end."""
 
-import math
 import resource
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from types import FrameType
-from typing import Any, NamedTuple
 
 import keras
-import tensorflow as tf
 from tqdm import tqdm
 
 from tfnmt.config import TrainingConfig
@@ -21,25 +16,17 @@ from tfnmt.data.plan import Plan
 from tfnmt.errors import UserError
 from tfnmt.progress import say
 from tfnmt.run import Run
-from tfnmt.training.checkpoints import Progress, save_checkpoint, save_weights
+from tfnmt.training.checkpoints import Progress, save_checkpoint
+from tfnmt.training.loss import perplexity
 
 Logs = dict[str, float] | None
 
 FORECAST_STEPS = 20
-"""Steps that a forecast goes by."""
+FORECAST_SECONDS = 30
+"""What a forecast goes by, whichever comes first."""
 
 MAX_SKIPPED = 5
 """Steps in a row whose gradient may be other than finite."""
-
-
-class Validation(NamedTuple):
-    """The validation text, translated with the weights of the moment."""
-
-    bleu: float
-    samples: list[tuple[str, str, str]]  # (source, translation, reference)
-
-
-Evaluate = Callable[[], Validation]
 
 
 class Clock(keras.callbacks.Callback):
@@ -88,8 +75,8 @@ class Bar(keras.callbacks.Callback):
         rate = (self.progress.tokens - self._begun.tokens) / max(seconds, 1e-9)
         self.bar.set_postfix_str(
             f"epoch {self.progress.epoch + 1}, loss {logs['loss']:.3f}, "
-            f"perplexity {_perplexity(logs):.2f}, rate {logs['learning_rate']:.2e}, "
-            f"{rate:,.0f} tokens/s",
+            f"perplexity {perplexity(logs['cross_entropy']):.2f}, "
+            f"rate {logs['learning_rate']:.2e}, {rate:,.0f} tokens/s",
             refresh=False,
         )
         self.bar.update()
@@ -108,18 +95,27 @@ class Forecast(keras.callbacks.Callback):
         self.config = config
         self.plan = plan
         self.end = end
-        self._first = progress.step + 1  # it takes longer than the others
-        self._begun = progress
+        self._steps = -1  # the first one takes longer than the others and does not count
+        self._seconds = 0.0
+        self._tokens = 0
+        self._began = 0.0
+        self._told = False
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Starts the clock: what lies between two steps, as validation does, is not in it."""
+        self._began = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Notes the time after the first step, and speaks when there is enough to go by."""
-        progress = self.progress
-        if progress.step == self._first:
-            self._begun = replace(progress)
-        steps = progress.step - self._begun.step
-        seconds = progress.seconds - self._begun.seconds
-        if steps == FORECAST_STEPS:
-            say(self._forecast(steps, seconds, progress.tokens - self._begun.tokens))
+        """Stops it, and speaks when there is enough to go by."""
+        assert logs is not None
+        if self._steps >= 0:
+            self._seconds += time.monotonic() - self._began
+            self._tokens += int(logs["tokens"])
+        self._steps += 1
+        enough = self._steps == FORECAST_STEPS or self._seconds >= FORECAST_SECONDS
+        if enough and not self._told:
+            self._told = True
+            say(self._forecast(self._steps, self._seconds, self._tokens))
 
     def _forecast(self, steps: int, seconds: float, tokens: int) -> str:
         progress, config = self.progress, self.config
@@ -136,77 +132,6 @@ class Forecast(keras.callbacks.Callback):
             f"{passes:,.1f} passes over the data, done in {timedelta(seconds=round(min(left)))} "
             f"({ends:%Y-%m-%d %H:%M}) but for validation"
         )
-
-
-class TensorBoard(keras.callbacks.Callback):
-    """Scalars of every `log_steps`-th update; Keras' callback knows neither tokens nor steps."""
-
-    def __init__(self, writer: Any, progress: Progress, log_steps: int) -> None:
-        super().__init__()
-        self.writer = writer
-        self.progress = progress
-        self.log_steps = log_steps
-        self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Writes a point of each curve."""
-        assert logs is not None
-        progress = self.progress
-        if progress.step % self.log_steps:
-            return
-        seconds = progress.seconds - self._since.seconds
-        points = {
-            "train/loss": logs["loss"],
-            "train/perplexity": _perplexity(logs),
-            "train/token_accuracy": logs["accuracy"],
-            "train/gradient_norm": logs["gradient_norm"],
-            "train/learning_rate": logs["learning_rate"],
-            "train/padding_share": logs["padding"],
-            "train/skipped_steps": progress.skipped,
-            "train/target_tokens_per_second": (progress.tokens - self._since.tokens) / seconds,
-        }
-        self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
-        with self.writer.as_default(progress.step):
-            for name, value in points.items():
-                tf.summary.scalar(name, value)
-
-
-class Validator(keras.callbacks.Callback):
-    """Translates the validation text every `validation_steps` and keeps the best weights."""
-
-    def __init__(self, evaluate: Evaluate, writer: Any, run: Run, progress: Progress) -> None:
-        super().__init__()
-        self.evaluate = evaluate
-        self.writer = writer
-        self.run = run
-        self.progress = progress
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Validates when it is time."""
-        if self.progress.step % self.model.config.validation_steps == 0:
-            self.validate()
-
-    def validate(self) -> None:
-        """Scores the weights of the moment, or their moving average."""
-        with self.model.evaluated_weights():
-            self._validate()
-
-    def _validate(self) -> None:
-        result = self.evaluate()
-        progress = self.progress
-        self.run.append_validation(progress.step, result.bleu)
-        say(
-            f"step {progress.step:,}, epoch {progress.epoch}, {progress.tokens:,} target tokens, "
-            f"{progress.seconds / 60:.1f} min: val BLEU {result.bleu:.2f}"
-        )
-        with self.writer.as_default(progress.step):
-            tf.summary.scalar("val/bleu", result.bleu)
-            tf.summary.text("val/translations", _as_table(result.samples))
-        progress.worse += 1
-        if result.bleu > progress.best_bleu:
-            progress.best_bleu = result.bleu
-            progress.worse = 0
-            save_weights(self.run.best, self.model.transformer, progress.step)
 
 
 class Checkpointer(keras.callbacks.Callback):
@@ -311,13 +236,3 @@ class Signals(keras.callbacks.Callback):
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-def _perplexity(logs: dict[str, float]) -> float:
-    return math.exp(min(logs["cross_entropy"], 100.0))
-
-
-def _as_table(samples: list[tuple[str, str, str]]) -> str:
-    """Markdown, which TensorBoard renders."""
-    rows = [" | ".join(text.replace("|", "\\|") for text in sample) for sample in samples]
-    return "\n".join(["source | translation | reference", "---|---|---", *rows])

@@ -1,5 +1,6 @@
 """Label-smoothed cross entropy over real tokens (section 5.4)."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,11 @@ class Sums(NamedTuple):
     cross_entropy: Tensor  # without smoothing: exp of its mean is the perplexity
     correct: Tensor  # tokens that are also the likeliest
     tokens: Tensor  # real target tokens
+
+
+def perplexity(cross_entropy: float) -> float:
+    """exp of the mean cross entropy; a training that explodes leaves it finite."""
+    return math.exp(min(cross_entropy, 100.0))
 
 
 def smoothed_cross_entropy(
@@ -44,6 +50,22 @@ def smoothed_cross_entropy(
         correct=correct,
         tokens=tf.reduce_sum(weights),
     )
+
+
+def divergence(first: Tensor, second: Tensor, table: Tensor, target_out: Tensor) -> Tensor:
+    """How far two readings of a batch are apart: the regularizer of R-Drop (Wu et al., 2021), [].
+
+    first and second are hidden [B, T, D], target_out is [B, T]. With p and q their distributions
+    over the vocabulary, the mean of KL(p||q) and KL(q||p), which is (p - q) . (log p - log q) / 2,
+    summed over real tokens.
+    """
+    log_probs = []
+    for reading in (first, second):
+        _, real, weights = _real_tokens(target_out, reading)
+        log_probs.append(tf.nn.log_softmax(tf.matmul(real, table, transpose_b=True)))  # [M, V]
+    p, q = log_probs
+    apart = tf.reduce_sum((tf.exp(p) - tf.exp(q)) * (p - q), axis=-1)  # [M]
+    return tf.reduce_sum(weights * apart) / 2
 
 
 def _real_tokens(target_out: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,7 +1,6 @@
 """One update of the weights, exact on any number of replicas."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -10,7 +9,7 @@ import tensorflow as tf
 from tfnmt.cluster import is_spread
 from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
-from tfnmt.training.loss import Sums, smoothed_cross_entropy
+from tfnmt.training.loss import Sums, divergence, smoothed_cross_entropy
 from tfnmt.training.optimizer import GuardedAdam
 from tfnmt.training.schedule import NoamSchedule
 
@@ -46,6 +45,7 @@ class Trainer(keras.Model):
         self.stop = tf.Variable(0.0, trainable=False) if stop is None else stop
         self.transformer = transformer
         self.config = config
+        self.readings = 1 if config.r_drop is None else 2  # of each row, with dropouts of their own
         self.compile(make_optimizer(config, transformer.d_model), jit_compile=False)
         self.optimizer.build(transformer.trainable_variables)
         self.built = True
@@ -58,8 +58,8 @@ class Trainer(keras.Model):
         skipped (1 or 0), and whether any worker wishes to end.
         """
         context = tf.distribute.get_replica_context()
-        gradients, sums = self._differentiate(data, self._dropout_seed(context))
-        slots = tf.cast(tf.size(data[1]), tf.float32)
+        gradients, sums = self.differentiate(data, self._dropout_seed(context))
+        slots = tf.cast(self.readings * tf.size(data[1]), tf.float32)
         gradients, sums, slots, stop = context.all_reduce(
             "SUM", (gradients, sums, slots, self.stop.read_value())
         )
@@ -93,20 +93,13 @@ class Trainer(keras.Model):
         else:
             self.stop_training = True
 
-    @contextmanager
-    def evaluated_weights(self) -> Iterator[None]:
-        """Puts the moving averages into the weights' place for a while, where there are some."""
+    def write_weights(self, other: Transformer) -> None:
+        """Gives another Transformer the weights, or their moving averages where there are some."""
         averages = self.optimizer.moving_averages
-        if not averages:
-            yield
-            return
-        weights = self.transformer.trainable_variables
-        kept = [weight.numpy() for weight in weights]
-        _assign(weights, averages)
-        try:
-            yield
-        finally:
-            _assign(weights, kept)
+        averaged = self.transformer.trainable_variables if averages else []
+        kept = {id(weight): average for weight, average in zip(averaged, averages, strict=True)}
+        for theirs, ours in zip(other.variables, self.transformer.variables, strict=True):
+            theirs.assign(kept.get(id(ours), ours))
 
     def make_train_function(self, force: bool = False) -> None:
         """One step a call, on every replica of this worker; its results are the first replica's.
@@ -125,7 +118,14 @@ class Trainer(keras.Model):
 
         self.train_function: Callable[[Any], dict[str, Tensor]] = train
 
-    def _differentiate(self, data: Any, seed: Tensor) -> Part:
+    @tf.function(reduce_retracing=True, autograph=False)
+    def gradients(self, data: Any) -> list[Tensor]:
+        """The gradients of the mean loss of a batch, as they are before clipping; for pictures."""
+        step = tf.cast(self.optimizer.iterations, tf.int32)
+        part = self.differentiate(data, tf.stack([self.config.seed, step]))
+        return [gradient / part.sums.tokens for gradient in part.gradients]
+
+    def differentiate(self, data: Any, seed: Tensor) -> Part:
         """Loss and gradient of a replica's rows, worked on in parts where the device wants that."""
         limit = self.config.device_tokens
         if limit is None:
@@ -133,7 +133,7 @@ class Trainer(keras.Model):
         (source, _), target_out = data
         rows = tf.shape(source)[0]
         longest = tf.maximum(tf.shape(source)[1], tf.shape(target_out)[1])
-        size = tf.maximum(limit // longest, 1)  # rows of a part
+        size = tf.maximum(limit // self.readings // longest, 1)  # rows of a part
 
         def add(start: Tensor, total: Part) -> tuple[Tensor, Part]:
             some = tf.nest.map_structure(lambda ids: ids[start : start + size], data)
@@ -145,17 +145,27 @@ class Trainer(keras.Model):
 
     def _differentiate_part(self, data: Any, seed: Tensor) -> Part:
         """Loss and gradient of some rows."""
-        (source, target_in), target_out = data
+        (source, target_in), target_out = tf.nest.map_structure(self._repeated, data)
         variables = [variable.value for variable in self.transformer.trainable_variables]
         with tf.GradientTape() as tape:
             memory, memory_mask = self.transformer.encode(source, seed)
             hidden = self.transformer.decode(target_in, memory, memory_mask, seed)
-            table = self.transformer.output_embedding.table
-            sums = smoothed_cross_entropy(
-                tf.cast(hidden, tf.float32), table, target_out, self.config.label_smoothing
-            )
+            sums = self._loss(tf.cast(hidden, tf.float32), target_out)
         gradients = tape.gradient(sums.loss, variables)
         return Part([tf.convert_to_tensor(gradient) for gradient in gradients], sums)
+
+    def _loss(self, hidden: Tensor, target_out: Tensor) -> Sums:
+        """The loss of hidden [R*B, T, D], R readings of B rows one after another."""
+        table = self.transformer.output_embedding.table
+        sums = smoothed_cross_entropy(hidden, table, target_out, self.config.label_smoothing)
+        if self.config.r_drop is None:
+            return sums
+        first, second = tf.split(hidden, 2)
+        apart = divergence(first, second, table, tf.split(target_out, 2)[0])
+        return sums._replace(loss=sums.loss + self.config.r_drop * apart)
+
+    def _repeated(self, ids: Tensor) -> Tensor:
+        return tf.tile(ids, [self.readings, 1])
 
     def _nothing(self) -> Part:
         """The sums before the first part."""
@@ -173,11 +183,6 @@ class Trainer(keras.Model):
         step = tf.cast(self.optimizer.iterations, tf.int32)
         turn = step * context.num_replicas_in_sync + context.replica_id_in_sync_group
         return tf.stack([self.config.seed, turn])
-
-
-def _assign(variables: list[Any], values: list[Any]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
 
 
 def make_optimizer(config: TrainingConfig, d_model: int) -> GuardedAdam:

@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tfnmt.errors import UsageError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
 from tfnmt.run import Run, snapshot_is_whole, write_atomically
-from tfnmt.training import callbacks
+from tfnmt.training import board, callbacks
 from tfnmt.training.checkpoints import (
     Progress,
     average_weights,
@@ -28,8 +29,9 @@ from tfnmt.training.checkpoints import (
 )
 from tfnmt.training.distribution import distribute_batches, make_strategy, together
 from tfnmt.training.trainer import Trainer
+from tfnmt.training.validation import Evaluate, Judged, Validator
 
-MakeEvaluate = Callable[[Transformer], callbacks.Evaluate]
+MakeEvaluate = Callable[[Transformer], Evaluate]
 """Given the Transformer in training, something that validates it: all that training knows."""
 
 ENDLESS = 2**31
@@ -45,6 +47,14 @@ class Training:
     plan: Plan
     run: Run
     make_evaluate: MakeEvaluate
+    profile: bool = False  # some of the updates
+
+    @cached_property
+    def judged(self) -> Judged:
+        """What the training is judged by; made once, for its graph takes seconds."""
+        keras.config.set_dtype_policy("float32")
+        transformer = Transformer(self.config.model, self.prepared.tokenizer.vocab_size)
+        return Judged(transformer, self.make_evaluate(transformer))
 
 
 def train(training: Training) -> int | None:
@@ -141,7 +151,7 @@ def _fit(
         callbacks=[
             callbacks.Clock(progress, plan),
             callbacks.Guard(progress),
-            *(_writing(training, trainer, progress, writer) if is_chief() else []),
+            *(_writing(training, batches, progress, writer) if is_chief() else []),
             callbacks.Limits(config.training, progress),
             signals,
         ],
@@ -152,16 +162,22 @@ def _fit(
 
 
 def _writing(
-    training: Training, trainer: Trainer, progress: Progress, writer: Any
+    training: Training, batches: Batches, progress: Progress, writer: Any
 ) -> list[keras.callbacks.Callback]:
     """What only one worker does: it shows, validates and saves."""
     config, run = training.config.training, training.run
     end = last_step(config, training.plan)
+    shown: list[keras.callbacks.Callback] = []
+    if training.profile:
+        shown.append(board.Profiler(run))
+    if config.histogram_steps is not None:
+        shown.append(board.Histograms(writer, progress, batches, config.histogram_steps))
     return [
         callbacks.Bar(progress, end if end < ENDLESS else None),
         callbacks.Forecast(progress, config, training.plan, end),
-        callbacks.TensorBoard(writer, progress, config.log_steps),
-        callbacks.Validator(training.make_evaluate(trainer.transformer), writer, run, progress),
+        board.Curves(writer, progress, config.log_steps),
+        *shown,
+        Validator(training.judged, writer, run, progress),
         callbacks.Checkpointer(run, config, progress),
     ]
 
@@ -186,17 +202,18 @@ def _announce(
 
 def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
     """Averages, scores the average, and marks the run as finished."""
-    run, transformer = training.run, trainer.transformer
+    run, (transformer, evaluate) = training.run, training.judged
     snapshots = [path for path in run.checkpoints().all() if snapshot_is_whole(path)]
     snapshots = snapshots[-training.config.training.average_last :]
     kind = f"the average of the last {len(snapshots)} checkpoints"
-    with trainer.evaluated_weights():
-        if trainer.optimizer.moving_averages:
-            kind = "the moving average of the weights"
-        else:
-            average_weights(snapshots, transformer)
-        save_weights(run.averaged, transformer, progress.step)
-        bleu = training.make_evaluate(transformer)().bleu
+    if trainer.optimizer.moving_averages:
+        kind = "the moving average of the weights"
+        trainer.write_weights(transformer)
+    else:
+        average_weights(snapshots, transformer)
+    save_weights(run.averaged, transformer, progress.step)
+    bleu = evaluate().bleu
+    board.write_result(run, training.config, progress.step, bleu)
     say(f"{kind}: val BLEU {bleu:.2f}")
     summary = {**asdict(progress), "averaged": len(snapshots), "averaged_bleu": bleu}
     write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())

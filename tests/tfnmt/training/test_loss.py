@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfnmt.training.loss import Sums, smoothed_cross_entropy
+from tfnmt.training.loss import Sums, divergence, smoothed_cross_entropy
 
 V, D = 11, 6
 TARGET = np.array([[4, 5, 2, 0], [10, 2, 0, 0]])
@@ -121,3 +121,15 @@ def test_a_confident_mistake_stays_finite(table: Any) -> None:
 def test_a_batch_of_padding_alone_comes_to_nothing(hidden: Any, table: Any) -> None:
     sums = smoothed_cross_entropy(hidden, table, np.zeros((2, 4), "int32"), 0.1)
     assert [float(value) for value in sums] == [0, 0, 0, 0]
+
+
+def test_divergence_is_the_mean_of_both_kl_divergences_over_real_tokens(
+    hidden: Any, table: Any
+) -> None:
+    other = tf.constant(np.random.default_rng(2).standard_normal((2, 4, D)), tf.float32)
+    p, q = log_softmax(hidden, table).numpy(), log_softmax(other, table).numpy()
+    both = (np.exp(p) * (p - q)).sum(-1) + (np.exp(q) * (q - p)).sum(-1)  # [B, T]
+    assert float(divergence(hidden, other, table, TARGET)) == pytest.approx(
+        both[TARGET != 0].sum() / 2, rel=1e-5
+    )
+    assert float(divergence(hidden, hidden, table, TARGET)) == pytest.approx(0, abs=1e-6)

@@ -134,16 +134,17 @@ def test_a_step_that_is_not_finite_is_skipped_and_leaves_no_trace() -> None:
     assert step(made)["skipped"] == 0
 
 
-def test_the_moving_average_is_that_of_the_weights_and_gives_them_back() -> None:
+def test_the_moving_average_is_that_of_the_weights_and_leaves_them_alone() -> None:
     made = trainer(ema_decay=0.5)
     seen = []
     for _ in range(3):
         step(made)
         seen.append(weights(made))
     expected = [0.25 * a + 0.25 * b + 0.5 * c for a, b, c in zip(*seen, strict=True)]
-    with made.evaluated_weights():
-        for one, other in zip(weights(made), expected, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-6)
+    other = trainer()
+    made.write_weights(other.transformer)
+    for one, average in zip(weights(other), expected, strict=True):
+        np.testing.assert_allclose(one, average, atol=1e-6)
     for one, other in zip(weights(made), seen[-1], strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -158,3 +159,26 @@ def test_in_bfloat16_the_weights_stay_float32_and_the_loss_is_about_the_same() -
         assert step(made)["loss"] == pytest.approx(exact, rel=0.02)
     finally:
         keras.config.set_dtype_policy("float32")
+
+
+def test_without_moving_averages_the_weights_themselves_are_written() -> None:
+    made, other = trainer(), trainer()
+    step(made)
+    made.write_weights(other.transformer)
+    for one, written in zip(weights(made), weights(other), strict=True):
+        np.testing.assert_array_equal(one, written)
+
+
+def test_r_drop_reads_twice_and_without_dropout_changes_nothing() -> None:
+    once, twice = trainer(), trainer(r_drop=5.0)
+    logs, doubled = step(once), step(twice)
+    assert doubled["tokens"] == 2 * logs["tokens"]
+    for name in ("loss", "cross_entropy", "accuracy", "padding", "gradient_norm"):
+        assert doubled[name] == pytest.approx(logs[name], rel=1e-4)
+
+
+def test_r_drop_draws_two_dropouts_together() -> None:
+    """The loss counts how far the readings are apart; training on it brings them closer."""
+    apart = [step(trainer(dropout=0.5, r_drop=alpha))["loss"] for alpha in (1e-6, 1.0, 3.0)]
+    assert apart[2] - apart[0] == pytest.approx(3 * (apart[1] - apart[0]), rel=1e-3)
+    assert apart[1] > apart[0] + 0.01

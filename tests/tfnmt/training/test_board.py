@@ -1,0 +1,44 @@
+"""What TensorBoard is given."""
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework.summary_pb2 import Summary
+from tensorflow.core.util import event_pb2
+
+from tfnmt.config import Config
+from tfnmt.run import Run
+from tfnmt.training.board import write_result, write_validation
+
+PICTURE = tf.io.encode_png(tf.fill([4, 6, 3], tf.constant(200, tf.uint8))).numpy()
+
+
+def written(folder: Path) -> dict[str, Summary.Value]:
+    """What lies in a folder of logs, by its name."""
+    records = tf.data.TFRecordDataset([str(file) for file in folder.iterdir()])
+    events = [event_pb2.Event.FromString(record) for record in records.as_numpy_iterator()]
+    return {value.tag: value for event in events for value in event.summary.value}
+
+
+def test_a_validation_shows_bleu_translations_and_the_picture(tmp_path: Path) -> None:
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    write_validation(writer, 7, 12.5, [("a | b", "c", "d")], PICTURE)
+    writer.close()
+    found = written(tmp_path)
+    assert tf.make_ndarray(found["val/bleu"].tensor) == 12.5
+    table = tf.make_ndarray(found["val/translations"].tensor).item().decode()
+    assert table.splitlines()[-1] == r"a \| b | c | d"
+    width, height, png = tf.make_ndarray(found["val/attention"].tensor)
+    assert (width, height) == (b"6", b"4")
+    assert (tf.io.decode_png(png).numpy() == 200).all()
+
+
+def test_the_result_stands_beside_every_key_of_the_configuration(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    write_result(run, Config(), 9, 31.0)
+    found = written(run.logs)
+    assert tf.make_ndarray(found["val/final_bleu"].tensor) == pytest.approx(31.0)
+    content = found["_hparams_/session_start_info"].metadata.plugin_data.content
+    for key in (b"model.d_model", b"training.r_drop", b"decoding.length_penalty"):
+        assert key in content
