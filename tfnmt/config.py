@@ -55,12 +55,20 @@ class DataConfig(Section):
         128,
         description="leave out training pairs with more pieces than this on a side, eos counted",
     )
-    batch_tokens: Count = Field(
-        4096, description="rows x the longer padded side of a batch, over all replicas"
+    batch_tokens: Count | Literal["auto"] = Field(
+        4096,
+        description="slots of a batch over all replicas, rows x the longer padded side; auto finds "
+        "what the memory holds, 25,000 at most",
     )
     bpe_dropout: Share = Field(
         0.0, description="share of BPE merges skipped in training, drawn anew every epoch"
     )
+
+    @property
+    def slots(self) -> int:
+        """`batch_tokens`, which is a number once training begins."""
+        assert self.batch_tokens != "auto"
+        return self.batch_tokens
 
     def _contradictions(self) -> Iterator[str]:
         if self.source == self.target:
@@ -69,7 +77,7 @@ class DataConfig(Section):
             yield "set either corpus or train; the other one is null"
         if self.val is not None and self.train is None:
             yield "val goes with train; a named corpus has its own validation text"
-        if self.batch_tokens < self.max_length:
+        if self.batch_tokens != "auto" and self.batch_tokens < self.max_length:
             yield (
                 f"batch_tokens {self.batch_tokens} cannot hold one pair of max_length "
                 f"{self.max_length}; raise it or lower data.max_length"
@@ -220,6 +228,39 @@ class DecodingConfig(Section):
     max_extra_length: Count = Field(
         50, description="a translation has at most so many pieces more than its source"
     )
+    max_length: Count | None = Field(
+        None,
+        description="a translation has at most so many pieces, eos counted, whatever its "
+        "source; null goes by max_extra_length",
+    )
+    min_length: Annotated[int, Field(ge=0)] = Field(
+        0, description="a translation has at least so many pieces, eos not counted"
+    )
+    no_repeat_ngram: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="no so many pieces in a row occur twice in a translation"
+    )
+
+    @property
+    def longest(self) -> int:
+        """The most pieces that any translation may have, eos counted."""
+        return self.max_length or self.max_source_length + self.max_extra_length
+
+    def _contradictions(self) -> Iterator[str]:
+        if self.max_length is not None and self.max_length <= self.min_length:
+            yield (
+                f"max_length {self.max_length} leaves no room for min_length {self.min_length} "
+                "pieces and an eos; raise it"
+            )
+
+
+class SamplingConfig(Section):
+    """Where pieces are drawn from, by whom draws translations; no part of a run."""
+
+    temperature: Positive = Field(1.0, description="below 1 sharpens the distribution")
+    top_k: Count | None = Field(None, description="only from the so many likeliest pieces")
+    top_p: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="only from the likeliest that together have so much probability"
+    )
 
 
 class Config(Section):
@@ -348,6 +389,10 @@ def _problems(detail: dict[str, Any]) -> list[str]:
         return [f"{key}: unknown key; {hint}there are {', '.join(known)}"]
     if detail["type"] == "value_error":
         return [f"{key}: {line}" for line in str(detail["ctx"]["error"]).splitlines()]
+    if key == "data.batch_tokens":  # a number or a word: pydantic complains about both
+        if detail["type"] != "literal_error":
+            return []
+        return [f"{key}: {detail['input']!r} is wrong; give a number of 1 or more, or 'auto'"]
     if detail["type"] == "literal_error":
         return [f"{key}: {detail['input']!r} is not possible; choose {detail['ctx']['expected']}"]
     expected = detail["msg"][0].lower() + detail["msg"][1:]

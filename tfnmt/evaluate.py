@@ -23,7 +23,7 @@ from tfnmt.data.formats import find_texts
 from tfnmt.data.published import Origin
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
-from tfnmt.flags import define_data_dir, define_search, run
+from tfnmt.flags import define_data_dir, define_search, run, search_changes
 from tfnmt.progress import bar, say
 from tfnmt.run import home, write_atomically
 
@@ -45,7 +45,7 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     if not values.model or bool(values.split) == bool(values.test):
         raise UsageError("--model, and --split or --test: needed; see --help")
-    model = find_model(values.model, values.beam_size, values.length_penalty)
+    model = find_model(values.model, search_changes(values))
     split, pairs = _read(values, model)
     sources, references = zip(*pairs, strict=True)
     hypotheses = _translate(model, sources)
@@ -91,11 +91,13 @@ def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
 
 
 def _translate(model: RunModel | ExportModel, sources: Sequence[str]) -> list[str]:
-    translate = model.load()
-    from tfnmt.decoding.lines import translate_lines
+    graphs = model.load()
+    from tfnmt.decoding.answers import best
+    from tfnmt.decoding.lines import translate_lines, windows
 
-    translations = translate_lines(translate, sources)
-    return [t.text for t in bar(translations, "translating", "sentences", len(sources))]
+    answering = best(graphs["serving_default"])
+    answers = translate_lines(answering, windows(sources))
+    return [each.best.text for each in bar(answers, "translating", "sentences", len(sources))]
 
 
 def _literature(

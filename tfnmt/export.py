@@ -15,7 +15,6 @@ from tfnmt.errors import UsageError
 from tfnmt.exporting.models import find_run, make_card
 from tfnmt.flags import run
 from tfnmt.progress import say
-from tfnmt.quiet import import_tensorflow
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
@@ -27,14 +26,9 @@ def main(values: Any, positional: list[str]) -> None:
     if positional or not (values.model and values.output):
         raise UsageError("--model and --output: give both, and nothing else; see --help")
     model = find_run(Path(values.model))
-    import_tensorflow()
-    from tfnmt.decoding.translator import load_translator
+    translator = model.load_translator()
     from tfnmt.exporting.saved_model import export_translator
 
-    tokenizer_model = model.run.tokenizer_path.read_bytes()
-    translator = load_translator(
-        model.weights, model.config, tokenizer_model, model.config.decoding
-    )
     path = export_translator(translator, make_card(model), Path(values.output))
     say(f'exported {path}; try: python -m tfnmt.translate --model={values.output} "..."')
 

@@ -7,6 +7,7 @@ when a signal ended the work.
 
 import io
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -31,14 +32,38 @@ def define_data_dir(values: FlagValues) -> None:
 
 
 def define_search(values: FlagValues) -> None:
-    """`--beam_size` and `--length_penalty`, which stand in for the run's own."""
-    flags.DEFINE_integer(
-        "beam_size", None, "beam width (default: the run's); 1 is greedy", flag_values=values
-    )
+    """The flags that stand in for the run's own keys of `decoding`."""
+    for name, text in (
+        ("beam_size", "beam width; 1 is greedy"),
+        ("min_length", "least pieces of a translation"),
+        ("no_repeat_ngram", "no so many pieces in a row twice in a translation"),
+    ):
+        flags.DEFINE_integer(name, None, f"{text} (default: the run's)", flag_values=values)
     flags.DEFINE_float(
         "length_penalty", None, "alpha of the length penalty (default: the run's)",
         flag_values=values,
     )  # fmt: skip
+    flags.DEFINE_string(
+        "max_length", None, "most pieces of a translation: a number, or source+N (default: the "
+        "run's)", flag_values=values,
+    )  # fmt: skip
+
+
+def search_changes(values: Any) -> dict[str, Any]:
+    """What those flags change in a run's `decoding`."""
+    keys = ("beam_size", "length_penalty", "min_length", "no_repeat_ngram")
+    changes = {key: values[key].value for key in keys if values[key].value is not None}
+    return changes if values.max_length is None else changes | _limit(values.max_length)
+
+
+def _limit(text: str) -> dict[str, Any]:
+    """`80`, or `source+20`, as keys of `decoding`."""
+    found = re.fullmatch(r"(source\s*\+\s*)?(\d+)", text.strip())
+    if found is None:
+        raise UsageError(f"--max_length={text}: neither a number nor source+N; try source+50")
+    if found[1]:
+        return {"max_length": None, "max_extra_length": int(found[2])}
+    return {"max_length": int(found[2])}
 
 
 def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None = None) -> NoReturn:

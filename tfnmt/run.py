@@ -202,8 +202,9 @@ class Run:
                 raise UserError(
                     f"{self.path}: another training is at work there; wait for it, or use --run_dir"
                 ) from error
-            for partial in self.path.glob("*/.*.partial"):
-                _remove(partial)
+            for pattern in (".*.partial", "*/.*.partial"):
+                for partial in self.path.glob(pattern):
+                    _remove(partial)
             yield
 
     def weights(self) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cluster import is_chief
+from tfnmt.cluster import is_chief, is_spread
 from tfnmt.config import Config
 from tfnmt.data.catalog import split_name
 from tfnmt.data.plan import make_plan
@@ -25,6 +25,7 @@ from tfnmt.flags import run
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
+from tfnmt.training.memory import fitting_slots, limit_memory
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector
@@ -50,6 +51,8 @@ def main(values: Any, positional: list[str]) -> None:
     config = resolve(values)
     run_folder = Run(Path(values.run_dir or default_run_dir(values, config)))
     if run_folder.exists():
+        if config.data.batch_tokens == "auto":
+            config = _with_budget(config, run_folder.config().data.slots)
         run_folder.check_same(config)
     if run_folder.finished:
         say(f"{run_folder.path}: this training is finished; --run_dir begins another")
@@ -57,6 +60,9 @@ def main(values: Any, positional: list[str]) -> None:
 
     corpus, prepared = read_data(values, config)
     val = list(corpus.pairs(split_name(config.data, corpus, "val")))
+    limit_memory()
+    if config.data.batch_tokens == "auto":
+        config = _with_budget(config, _find_budget(config, prepared.tokenizer.vocab_size))
     plan = make_plan(config, prepared)
     if run_folder.exists():
         run_folder.check_same_text(prepared.folder.name)
@@ -79,6 +85,21 @@ def main(values: Any, positional: list[str]) -> None:
     say(f'done; try: python -m tfnmt.translate --model={run_folder.path} "..."')
 
 
+def _with_budget(config: Config, slots: int) -> Config:
+    data = config.data.model_copy(update={"batch_tokens": slots})
+    return config.model_copy(update={"data": data})
+
+
+def _find_budget(config: Config, vocab_size: int) -> int:
+    """The number that stands for data.batch_tokens=auto here."""
+    if is_spread():
+        raise UsageError("data.batch_tokens: auto is for one host; give several the same number")
+    say("measuring what a batch takes of the memory")
+    slots = fitting_slots(config, vocab_size)
+    say(f"data.batch_tokens={slots}")
+    return slots
+
+
 def default_run_dir(values: Any, config: Config) -> Path:
     """runs/<dataset>-<source>-<target>, the dataset of own text being its file's name."""
     data = config.data
@@ -91,8 +112,9 @@ def _evaluator(
     transformer: "Transformer", config: Config, tokenizer_model: bytes, val: list[tuple[str, str]]
 ) -> "Evaluate":
     """Validation by the very Translator that will be exported."""
+    from tfnmt.decoding.answers import best
     from tfnmt.decoding.inspector import Inspector
-    from tfnmt.decoding.lines import translate_lines
+    from tfnmt.decoding.lines import translate_lines, windows
     from tfnmt.decoding.translator import Translator
     from tfnmt.evaluation.scores import bleu
     from tfnmt.training.validation import Validation
@@ -102,7 +124,8 @@ def _evaluator(
     sources, references = zip(*val, strict=True)
 
     def evaluate() -> Validation:
-        translations = [t.text for t in translate_lines(translator.translate, sources)]
+        answers = translate_lines(best(translator.translate), windows(sources))
+        translations = [answer.best.text for answer in answers]
         samples = list(zip(sources, translations, references, strict=True))[:SAMPLES]
         picture = _draw_attention(inspector, sources[0], references[0])
         return Validation(bleu(translations, references), samples, picture)

@@ -2,47 +2,204 @@
 
     python -m tfnmt.translate [--model=RUN_OR_EXPORT] "a sentence" "another one"
     python -m tfnmt.translate < lines.en > lines.de
-    python -m tfnmt.translate --input=lines.en --output=lines.de
+    python -m tfnmt.translate --input=lines.en --output=lines.de [--resume]
 
 A line in, a line out, in order. Without --model the newest finished run translates. Text that
-begins with a dash comes after --.
+begins with a dash comes after --. --json and --nbest write a JSON object a line: translations with
+score and the log probability of each piece, whether the line was cut, and what looks wrong.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.data.files import decode_lines, read_lines
+from tfnmt.config import SamplingConfig
+from tfnmt.data.files import decode_lines, open_bytes, read_lines
 from tfnmt.errors import UsageError
-from tfnmt.exporting.models import find_model
-from tfnmt.flags import define_search, run
+from tfnmt.exporting.models import ExportModel, RunModel, find_model
+from tfnmt.flags import define_search, run, search_changes
+from tfnmt.output import GrowingFile, is_special, write_lines
 from tfnmt.progress import bar, say
-from tfnmt.run import written_aside
+
+if TYPE_CHECKING:
+    from tfnmt.decoding.answers import Answer, Answering
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string("model", None, "a run or an export", flag_values=FLAGS)
-flags.DEFINE_string("input", None, "a file of lines to translate", flag_values=FLAGS)
-flags.DEFINE_string("output", None, "the file to write them to", flag_values=FLAGS)
-flags.DEFINE_bool("scores", False, "write SCORE TAB TRANSLATION", flag_values=FLAGS)
+for _name, _text in (
+    ("model", "a run or an export"),
+    ("input", "a file of lines to translate"),
+    ("output", "the file to write them to"),
+    ("prefix", "what every translation begins with"),
+):
+    flags.DEFINE_string(_name, None, _text, flag_values=FLAGS)
+for _name, _text in (
+    ("resume", "go on with an --output that was not finished"),
+    ("scores", "write SCORE TAB TRANSLATION"),
+    ("json", "write a JSON object a line"),
+    ("split_sentences", "translate a line sentence by sentence"),
+    ("sample", "draw translations instead of searching for the best"),
+):
+    flags.DEFINE_bool(_name, False, _text, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "nbest", None, "the so many best translations of each line, as JSON", 1, flag_values=FLAGS
+)
+flags.DEFINE_float(
+    "temperature", None, "of --sample: below 1 plays safe, above dares", 1e-6, flag_values=FLAGS
+)
+flags.DEFINE_integer(
+    "top_k", None, "of --sample: only the so many likeliest pieces", 1, flag_values=FLAGS
+)
+flags.DEFINE_float(
+    "top_p", None, "of --sample: only the likeliest with so much probability together", 1e-6, 1.0,
+    flag_values=FLAGS,
+)  # fmt: skip
+flags.DEFINE_integer("seed", 1, "of --sample", 0, flag_values=FLAGS)
 define_search(FLAGS)
+
+SAMPLING = ("temperature", "top_k", "top_p")
+SHOWN_CUTS = 5
 
 
 def main(values: Any, positional: list[str]) -> None:
     """Translates what is given as arguments, in a file, or on stdin."""
-    if positional and values.input:
-        raise UsageError("--input: give a file or texts, not both")
-    model = find_model(values.model, values.beam_size, values.length_penalty)
-    lines = _lines(positional, values.input)
-    translations = _translate(model.load(), lines, values.scores)
-    if values.output is None:
-        for line in translations:
-            print(line, flush=bool(positional))
+    _check(values, positional)
+    model = find_model(values.model, search_changes(values))
+    _check_model(values, model)
+    if values.output is None or is_special(Path(values.output)):
+        lines = _lines(positional, values.input)
+        write_lines(_translate(values, model, lines, 0), values.output)
         return
-    with written_aside(Path(values.output)) as aside, aside.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in bar(translations, "translating", "lines"))
+    file, job = GrowingFile(Path(values.output)), _job(values, model)
+    done = file.resume(job) if values.resume else 0
+    if not values.resume:
+        file.begin(job)
+    if done:
+        say(f"{done:,} lines are done")
+    file.write(_translate(values, model, _lines(positional, values.input), done))
+
+
+def _check(values: Any, positional: list[str]) -> None:
+    """What is contradictory is said at once."""
+    problems = []
+    if positional and values.input:
+        problems.append("--input: give a file or texts, not both")
+    if values.resume and not (values.input and values.output):
+        problems.append("--resume: goes with --input and --output")
+    if not values.sample:
+        problems += [f"--{name}: goes with --sample" for name in SAMPLING if values[name].present]
+    if values.nbest and values.sample:
+        problems.append("--nbest: not with --sample; sample again with another --seed")
+    if values.nbest and values.nbest > 1 and values.split_sentences:
+        problems.append("--nbest: not with --split_sentences; sentences have their own lists")
+    if values.scores and (values.json or values.nbest):
+        problems.append("--scores: not with --json or --nbest, which write scores anyway")
+    if problems:
+        raise UsageError(*problems)
+
+
+def _check_model(values: Any, model: RunModel | ExportModel) -> None:
+    """What the model cannot do is said before it is loaded."""
+    beam_size = model.config.decoding.beam_size
+    if values.nbest and values.nbest > beam_size:
+        raise UsageError(
+            f"--nbest={values.nbest}: the beam has {beam_size} hypotheses; widen it by --beam_size"
+        )
+    if isinstance(model, ExportModel):
+        fixed = [f"--{name}: an export does not know it; give the run"
+                 for name in ("sample", "prefix") if values[name].value]  # fmt: skip
+        if fixed:
+            raise UsageError(*fixed)
+
+
+def _translate(
+    values: Any, model: RunModel | ExportModel, lines: Iterable[str], done: int
+) -> Iterator[str]:
+    """The lines to write for all lines but those that are done."""
+    answering = _answering(values, model)
+
+    from tfnmt.decoding.lines import arriving, translate_lines, windows
+    from tfnmt.decoding.sentences import by_sentences, whole
+
+    split = by_sentences(model.config.data.source) if values.split_sentences else whole
+    rest = islice(lines, done, None)
+    text = windows(rest) if values.input else arriving(rest)
+    answers = translate_lines(answering, text, split, done)
+    if values.input and values.output:
+        total = _count_lines(Path(values.input)) - done
+        answers = bar(answers, "translating", "lines", total)
+    with closing(_Cuts(model.config.decoding.max_source_length)) as cuts:
+        for number, answer in enumerate(answers, start=done + 1):
+            if answer.truncated:
+                cuts.note(number)
+            yield _shown(values, answer)
+
+
+def _answering(values: Any, model: RunModel | ExportModel) -> "Answering":
+    """The way to translate that the flags ask for."""
+    if isinstance(model, ExportModel):
+        graphs = model.load()
+    else:
+        graphs = model.load(values.prefix or "", _sampling(values))
+
+    from tfnmt.decoding.answers import again, best, sampled, several
+
+    if values.nbest:
+        return several(graphs, values.nbest)
+    answering = best(graphs["serving_default"])
+    if values.sample:
+        answering = sampled(graphs["sample"], model.config.decoding.longest, values.seed)
+    return again(answering, graphs["align"]) if values.json else answering
+
+
+def _sampling(values: Any) -> SamplingConfig:
+    asked = {name: values[name].value for name in SAMPLING}
+    return SamplingConfig(**{name: value for name, value in asked.items() if value is not None})
+
+
+def _shown(values: Any, answer: "Answer") -> str:
+    if values.json or values.nbest:
+        return json.dumps(
+            {
+                "translations": [
+                    {"text": text, "score": round(score, 4),
+                     "token_log_probs": [round(log_prob, 4) for log_prob in log_probs]}
+                    for text, score, log_probs in answer.hypotheses
+                ],
+                "truncated": answer.truncated,
+                "warnings": answer.warnings,
+            },
+            ensure_ascii=False,
+        )  # fmt: skip
+    return f"{answer.best.score:.4f}\t{answer.best.text}" if values.scores else answer.best.text
+
+
+class _Cuts:
+    """Lines that were longer than is read: they are named when all is done."""
+
+    def __init__(self, max_length: int) -> None:
+        self.max_length = max_length
+        self.first: list[int] = []
+        self.count = 0
+
+    def note(self, number: int) -> None:
+        self.count += 1
+        if len(self.first) < SHOWN_CUTS:
+            self.first.append(number)
+
+    def close(self) -> None:
+        if self.count:
+            more = ", ..." if self.count > len(self.first) else ""
+            say(
+                f"line {', '.join(map(str, self.first))}{more}: longer than {self.max_length} "
+                f"pieces (decoding.max_source_length), cut there; {self.count:,} in all; "
+                "--split_sentences translates sentence by sentence"
+            )
 
 
 def _lines(texts: list[str], path: str | None) -> Iterable[str]:
@@ -50,17 +207,27 @@ def _lines(texts: list[str], path: str | None) -> Iterable[str]:
     if texts:
         return texts
     if path is not None:
-        return list(read_lines(Path(path)))
+        with open_bytes(Path(path)):
+            return read_lines(Path(path), errors="replace")
     if sys.stdin.isatty():
         say("reading lines from the terminal; Ctrl-D ends them")
-    return decode_lines(sys.stdin.buffer, "stdin")
+    return decode_lines(sys.stdin.buffer, "stdin", errors="replace")
 
 
-def _translate(translate: Any, lines: Iterable[str], scores: bool) -> Iterator[str]:
-    from tfnmt.decoding.lines import translate_lines
+def _count_lines(path: Path) -> int:
+    with open_bytes(path) as file:
+        return sum(1 for _ in file)
 
-    for translation in translate_lines(translate, lines):
-        yield f"{translation.score:.4f}\t{translation.text}" if scores else translation.text
+
+def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
+    """What decides the lines of an output."""
+    keys = ("json", "nbest", "scores", "split_sentences", "sample", "prefix", "seed", *SAMPLING)
+    job: dict[str, Any] = {f"--{key}": values[key].value for key in keys}
+    job |= {"model": model.name, "step": model.step, "input": values.input}
+    if values.input:
+        status = Path(values.input).stat()
+        job |= {"size of the input": status.st_size, "time of the input": status.st_mtime_ns}
+    return job | {"decoding": model.config.decoding.model_dump()}
 
 
 if __name__ == "__main__":

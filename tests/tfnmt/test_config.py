@@ -111,6 +111,14 @@ IMPOSSIBLE = {
         {"data": {"batch_tokens": 127, "max_length": 128}},
         "data: batch_tokens 127 cannot hold one pair of max_length 128; ",
     ),
+    "a batch of what is no number": (
+        {"data": {"batch_tokens": "many"}},
+        "data.batch_tokens: 'many' is wrong; give a number of 1 or more, or 'auto'",
+    ),
+    "a batch of nothing": (
+        {"data": {"batch_tokens": 0}},
+        "data.batch_tokens: 0 is wrong; give a number of 1 or more, or 'auto'",
+    ),
     "one language": (
         {"data": {"source": "de", "target": "de"}},
         "data: source and target are both 'de'; ",
@@ -125,6 +133,7 @@ POSSIBLE: dict[str, Tree] = {
     "averaging all that is kept": {"training": {"keep_last": 5, "average_last": 5}},
     "steps alone": {"training": {"max_epochs": None, "max_steps": 1}},
     "minutes alone": {"training": {"max_epochs": None, "max_minutes": 0.5}},
+    "a batch that is yet to be found": {"data": {"batch_tokens": "auto"}},
     "a batch of one pair": {"data": {"batch_tokens": 128, "max_length": 128}},
     "own text": {"data": {"corpus": None, "train": ["a", "b"], "val": ["c", "d"]}},
     "own text in one file": {"data": {"corpus": None, "train": ["a.tsv"]}},

@@ -304,7 +304,10 @@ CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]]
             (points, {"training.log_steps": "1"}, {"training.log_steps": "2"}),
             (translations, {}, {"decoding.beam_size": "1", "decoding.length_penalty": "2.0",
                                 "decoding.max_source_length": "4",
-                                "decoding.max_extra_length": "2"}),
+                                "decoding.max_extra_length": "2", "decoding.max_length": "3",
+                                "decoding.no_repeat_ngram": "2"}),
+            # A beam of every piece: eos, which random weights do not prefer, ends hypotheses too.
+            (translations, {"decoding.beam_size": "272"}, {"decoding.min_length": "3"}),
         )
         for key, value in changes.items()
     ),

@@ -1,4 +1,6 @@
+import gzip
 import io
+import json
 import os
 import sys
 import time
@@ -6,12 +8,14 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tfnmt import translate
 from tfnmt.data import toy
 from tfnmt.errors import UsageError, UserError
+from tfnmt.output import GrowingFile
 from tfnmt.run import Run
 
 Call = Callable[..., None]
@@ -52,12 +56,39 @@ def test_an_empty_line_stays_empty(
     assert lines[1] == lines[2] == lines[4] == ""
 
 
-def test_stdin_that_is_not_utf8_names_the_line(
-    call: Call, tiny_run: Path, stdin: Callable[[bytes], None]
+BAD_INPUT = {
+    "a byte order mark": b"\xef\xbb\xbf",
+    "bytes that are no UTF-8": b"good \xff\xfe text",
+    "a NUL": b"a\x00b",
+    "other line separators": "a\u2028b\u0085c\x0bd".encode(),
+    "emoji alone": "😀🏽‍🚀🎉".encode(),
+    "right to left": "שלום עולם، مرحبا".encode(),
+    "a very long line": b"long " * 20_000,
+    "a very long word": b"x" * 100_000,
+    "spaces alone": b" \t\xc2\xa0 ",
+    "nothing": b"",
+}
+
+
+def test_whatever_comes_in_as_many_lines_come_out(
+    call: Call, tiny_run: Path, stdin: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stdin(b"good\n\xff\xfe\n")
-    with pytest.raises(UserError, match=r"^stdin:2: not UTF-8"):
-        call(translate, f"--model={tiny_run}")
+    stdin(b"\n".join(BAD_INPUT.values()) + b"\n")
+    call(translate, f"--model={tiny_run}")
+    output, errors = capsys.readouterr()
+    lines = output.split("\n")[:-1]
+    assert len(lines) == len(BAD_INPUT)
+    for name, line in zip(BAD_INPUT, lines, strict=True):
+        empty = name in ("spaces alone", "nothing", "a byte order mark")
+        assert (line == "") == empty, name
+    assert "tfnmt: line 7, 8: longer than 256 pieces" in errors
+
+
+def test_a_million_empty_lines_stay_empty(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"\n" * 1_000_000)
+    call(translate, f"--model={tiny_run}", f"--input={tmp_path / 'in'}",
+         f"--output={tmp_path / 'out'}")  # fmt: skip
+    assert (tmp_path / "out").read_bytes() == b"\n" * 1_000_000
 
 
 def test_a_file_is_translated_into_a_file_of_as_many_lines(
@@ -71,16 +102,16 @@ def test_a_file_is_translated_into_a_file_of_as_many_lines(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
-def test_bad_input_leaves_no_output_and_keeps_the_old_one(
+def test_a_file_that_breaks_off_keeps_the_old_output(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "in").write_bytes(b"good\n\xff\n")
+    packed = gzip.compress(b"good\n" * 3000)
+    (tmp_path / "in.gz").write_bytes(packed[: len(packed) // 2])
     (tmp_path / "out").write_text("old")
-    with pytest.raises(UserError, match=r"in:2: not UTF-8"):
-        call(translate, f"--model={tiny_run}", f"--input={tmp_path / 'in'}",
+    with pytest.raises(UserError, match=r"in.gz: the gzip data ends early"):
+        call(translate, f"--model={tiny_run}", f"--input={tmp_path / 'in.gz'}",
              f"--output={tmp_path / 'out'}")  # fmt: skip
     assert (tmp_path / "out").read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_scores_come_before_a_tab(
@@ -150,3 +181,137 @@ def test_the_newest_run_is_the_one_that_ended_last(tmp_path: Path) -> None:
         os.utime(summary, (now - age, now - age))
     (tmp_path / "unfinished").mkdir()
     assert newest_finished_run(tmp_path).path.name == "a"
+
+
+# --- Several, drawn, constrained --------------------------------------------------------------
+
+
+def objects(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_nbest_lists_are_sorted_differ_and_begin_with_the_translation(
+    call: Call, tiny_run: Path, tiny_export: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(translate, f"--model={tiny_run}", *SENTENCES[:3], "")
+    plain = capsys.readouterr().out.splitlines()
+    call(translate, f"--model={tiny_run}", "--nbest=4", *SENTENCES[:3], "")
+    found = objects(capsys)
+    assert [each["translations"][0]["text"] for each in found] == plain
+    assert found[3] == {"translations": [{"text": "", "score": 0.0, "token_log_probs": []}],
+                        "truncated": False, "warnings": []}  # fmt: skip
+    call(translate, f"--model={tiny_export}", "--nbest=4", *SENTENCES[:3], "")
+    assert objects(capsys) == found
+
+    call(translate, f"--model={tiny_run}", "--nbest=30", "--beam_size=30", SENTENCES[0])
+    (each,) = objects(capsys)
+    texts = [hypothesis["text"] for hypothesis in each["translations"]]
+    scores = [hypothesis["score"] for hypothesis in each["translations"]]
+    assert len(set(texts)) == len(texts) > 1
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_json_tells_log_probabilities_cuts_and_warnings(
+    call: Call, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(translate, f"--model={tiny_run}", "--json", SENTENCES[0], "word " * 300)
+    short, long = objects(capsys)
+    (hypothesis,) = short["translations"]
+    assert all(log_prob < 0 for log_prob in hypothesis["token_log_probs"])
+    assert (short["truncated"], long["truncated"]) == (False, True)
+
+
+def test_a_draw_depends_on_line_and_seed_alone(
+    call: Call, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawn(*arguments: str) -> list[str]:
+        call(translate, f"--model={tiny_run}", "--sample", *arguments)
+        return capsys.readouterr().out.splitlines()
+
+    lines = [SENTENCES[0]] * 3
+    first = drawn(*lines)
+    assert len(set(first)) == 3
+    assert drawn(lines[0], "another line, much longer than the first one is", "x")[:1] == first[:1]
+    assert drawn("--seed=2", *lines) != first
+    assert len(set(drawn("--top_k=1", *lines))) == 1
+
+
+def test_a_prefix_begins_every_translation(
+    call: Call, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(translate, f"--model={tiny_run}", "--prefix=Der Hund", *SENTENCES[:2])
+    for line in capsys.readouterr().out.splitlines():
+        assert line.startswith("Der Hund")
+
+
+def test_sentences_are_translated_one_by_one_with_the_space_between(
+    call: Call, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = SENTENCES[:2]
+    call(translate, f"--model={tiny_run}", one, two)
+    first, second = capsys.readouterr().out.splitlines()
+    call(translate, f"--model={tiny_run}", "--split_sentences", f"  {one}\t \u3000{two} ", "", one)
+    assert capsys.readouterr().out.split("\n") == [
+        f"  {first}\t \u3000{second} ", "", first, ""
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nbest=5"], r"--nbest=5: the beam has 4 hypotheses; widen it by --beam_size"),
+        (["--top_k=3"], r"--top_k: goes with --sample"),
+        (["--resume"], r"--resume: goes with --input and --output"),
+        (["--sample", "--nbest=2"], r"--nbest: not with --sample"),
+        (["--length_penalty=-1"], r"decoding\.length_penalty: -1\.0 is wrong"),
+        (["--max_length=source-3"], r"--max_length=source-3: neither a number nor source\+N"),
+        (["--max_length=2", "--min_length=5"], r"max_length 2 leaves no room for min_length 5"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    call: Call, tiny_run: Path, arguments: list[str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        call(translate, f"--model={tiny_run}", *arguments, "a")
+
+
+def test_what_an_export_cannot_do_is_refused(call: Call, tiny_export: Path) -> None:
+    with pytest.raises(UsageError, match="--sample: an export does not know it; give the run"):
+        call(translate, f"--model={tiny_export}", "--sample", "a")
+
+
+# --- A long file --------------------------------------------------------------------------------
+
+
+def test_what_is_done_is_not_done_again(
+    call: Call, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed after two and a half lines: --resume keeps the two, whatever they say."""
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in SENTENCES[:6]))
+    arguments = (f"--model={tiny_run}", f"--input={tmp_path / 'in'}",
+                 f"--output={tmp_path / 'out'}", "--sample")  # fmt: skip
+    call(translate, *arguments)
+    whole = (tmp_path / "out").read_text().splitlines()
+    file = GrowingFile(tmp_path / "out")
+    (job,) = seen_jobs(file, lambda: call(translate, *arguments))
+
+    file.begin(job)
+    file.partial.write_text("one\ntwo\nthr")
+    call(translate, *arguments, "--resume")
+    assert "tfnmt: 2 lines are done\n" in capsys.readouterr().err
+    assert (tmp_path / "out").read_text().splitlines() == ["one", "two", *whole[2:]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+    file.begin(job | {"--seed": 7, "size of the input": 3})
+    file.partial.write_text("one\n")
+    with pytest.raises(UsageError, match=r"begun with another --seed, size of the input; go on"):
+        call(translate, *arguments, "--resume")
+
+
+def seen_jobs(file: GrowingFile, work: Callable[[], None]) -> list[dict[str, Any]]:
+    """The jobs that are noted while something works."""
+    seen, begin = [], GrowingFile.begin
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GrowingFile, "begin", lambda self, job: (seen.append(job), begin(self, job)))
+        work()
+    return seen

@@ -86,7 +86,7 @@ def make_plan(config: Config, prepared: Prepared) -> Plan:
         Plan,
         prepared.source.lengths,
         prepared.target.lengths,
-        data.batch_tokens,
+        data.slots,
         data.max_length,
         config.training.seed,
     )

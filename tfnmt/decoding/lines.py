@@ -1,58 +1,106 @@
 """Many lines through a translator: in batches of like length, answers in the order of the lines."""
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, islice
+from queue import Empty, Queue
+from threading import Thread
 
-import tensorflow as tf
+from tfnmt.decoding.answers import Answer, Answering, Row
+from tfnmt.decoding.sentences import Split, join, whole
 
-Translate = Callable[[Any], dict[str, Any]]
-"""text [B] -> translation, score and truncated, [B] each."""
-
-WINDOW = 8192
+WINDOW = 1024
 """Lines that are sorted by length together; memory is bounded by it."""
+
+Item = str | Exception | None
+"""A line of a stream, what reading it ended with, or its end."""
 
 MAX_ROWS = 64
 MAX_CHARACTERS = 16_384
 """A batch's limits: rows, and rows x the characters of the longest."""
 
 
-class Translation(NamedTuple):
-    """A line's translation."""
-
-    text: str
-    score: float
-    truncated: bool
-
-
-def translate_lines(translate: Translate, lines: Iterable[str]) -> Iterator[Translation]:
-    """The translation of each line, in order; a line of white space alone becomes ''."""
+def windows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of a text, so many at a time: the same ones whatever the machine does."""
     lines = iter(lines)
     while window := list(islice(lines, WINDOW)):
-        yield from _translate_window(translate, window)
+        yield window
 
 
-def _translate_window(translate: Translate, lines: list[str]) -> list[Translation]:
-    answers = [Translation("", 0.0, False)] * len(lines)
-    for rows in _batches(lines):
-        result = translate(tf.constant([lines[row].encode(errors="replace") for row in rows]))
-        columns = (result[name].numpy() for name in ("translation", "score", "truncated"))
-        for row, text, score, truncated in zip(rows, *columns, strict=True):
-            answers[row] = Translation(_one_line(text), float(score), bool(truncated))
-    return answers
+def arriving(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of a stream as they come: what is there is not kept waiting for what is not."""
+    queue: Queue[Item] = Queue(WINDOW)
+    Thread(target=_fill, args=(queue, lines), daemon=True).start()
+    while True:
+        items = _take(queue)
+        window = [item for item in items if isinstance(item, str)]
+        if window:
+            yield window
+        end = items[-1]
+        if isinstance(end, Exception):
+            raise end
+        if end is None:
+            return
 
 
-def _batches(lines: list[str]) -> Iterator[list[int]]:
-    """Row numbers of the lines that have text, the longest lines first."""
-    rows = [row for row, line in enumerate(lines) if line.strip()]
-    rows.sort(key=lambda row: -len(lines[row]))
+def _fill(queue: Queue[Item], lines: Iterable[str]) -> None:
+    try:
+        for line in lines:
+            queue.put(line)
+        queue.put(None)
+    except Exception as error:  # which whoever takes the lines must hear of
+        queue.put(error)
+
+
+def _take(queue: Queue[Item]) -> list[Item]:
+    """What is there: one item at least, a window at most, and the end last."""
+    items = [queue.get()]
+    while len(items) < WINDOW and isinstance(items[-1], str):
+        try:
+            items.append(queue.get_nowait())
+        except Empty:
+            break
+    return items
+
+
+def translate_lines(
+    answering: Answering,
+    text: Iterable[list[str]],
+    split: Split = whole,
+    first_line: int = 0,
+) -> Iterator[Answer]:
+    """The answer to each line of some windows, in order.
+
+    A line of white space alone is answered by nothing. `first_line` is the number of the first one,
+    which decides what is drawn for it.
+    """
+    for window in text:
+        yield from _translate_window(answering, window, split, first_line)
+        first_line += len(window)
+
+
+def _translate_window(
+    answering: Answering, lines: list[str], split: Split, first_line: int
+) -> Iterator[Answer]:
+    parts = [split(line) for line in lines]
+    rows = [
+        Row((number, place), part)
+        for number, line in zip(count(first_line), parts, strict=False)
+        for place, part in enumerate(line)
+        if part.strip()
+    ]
+    answers: dict[int, Answer] = {}
+    for batch in batches([len(row.text) for row in rows]):
+        answers |= zip(batch, answering([rows[number] for number in batch]), strict=True)
+    in_order = (answers[number] for number in range(len(rows)))
+    for line in parts:
+        yield join(line, in_order)
+
+
+def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of so many characters by their numbers, the longest first: what needs most memory."""
+    by_length = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     start = 0
-    while start < len(rows):
-        size = max(1, min(MAX_ROWS, MAX_CHARACTERS // len(lines[rows[start]])))
-        yield rows[start : start + size]
+    while start < len(by_length):
+        size = max(1, min(MAX_ROWS, MAX_CHARACTERS // max(1, lengths[by_length[start]])))
+        yield by_length[start : start + size]
         start += size
-
-
-def _one_line(text: bytes) -> str:
-    """Byte pieces can spell a line break; a line's translation is a line."""
-    return text.decode().replace("\n", " ").replace("\r", " ")

@@ -1,7 +1,7 @@
-"""Greedy and beam search over any step function.
+"""Greedy search, sampling and beam search over any step function.
 
 Search knows no model: it calls `step(tokens [N], position [], cache) -> (logits [N, V], cache)`,
-where N is B rows (greedy) or B x K (K beams a row), and reorders nothing but the cache.
+where N is B rows or B x K (K beams a row), and reorders nothing but the cache.
 
 Letters: B rows, K beams, N = B x K, T the longest limit of any row, V pieces.
 
@@ -12,6 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from tfnmt.config import SamplingConfig
+from tfnmt.decoding.constraints import Constraint
 
 Tensor = Any
 Cache = Any
@@ -33,6 +36,14 @@ class Search(NamedTuple):
     beam_size: int
     length_penalty: float  # alpha
     num_hypotheses: int = 1  # how many of a row's hypotheses must be the best there are
+    constraints: tuple[Constraint, ...] = ()
+
+    def log_probs(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
+        """[N, V] logits behind tokens [N, T] as log probabilities, -inf for what may not come."""
+        log_probs = tf.nn.log_softmax(logits)
+        for constrain in self.constraints:
+            log_probs = constrain(log_probs, tokens, position)
+        return log_probs
 
 
 def length_penalty(length: Tensor, alpha: float) -> Tensor:
@@ -40,11 +51,11 @@ def length_penalty(length: Tensor, alpha: float) -> Tensor:
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
-# --- Greedy ---------------------------------------------------------------------------------------
+# --- One hypothesis -------------------------------------------------------------------------------
 
 
-class GreedyState(NamedTuple):
-    """The loop of `greedy_search`."""
+class State(NamedTuple):
+    """The loop of a search that follows one hypothesis a row."""
 
     position: Tensor  # []
     last: Tensor  # [B] the tokens before this position
@@ -54,18 +65,64 @@ class GreedyState(NamedTuple):
     cache: Cache  # [B, ...]
 
 
+Choose = Callable[[Tensor, Tensor], Tensor]
+"""log_probs [B, V], position [] -> the piece that comes next, [B]."""
+
+
 def greedy_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
     """The likeliest token at every step; `limits` [B] are the most pieces a row may get."""
+
+    def choose(log_probs: Tensor, position: Tensor) -> Tensor:
+        return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
+
+    return _follow(step, cache, limits, search, choose)
+
+
+def sample(
+    step: Step,
+    cache: Cache,
+    limits: Tensor,
+    search: Search,
+    sampling: SamplingConfig,
+    draws: Tensor,
+) -> Hypotheses:
+    """A token drawn at every step, by draws [B, T] that are uniform between 0 and 1.
+
+    Randomness comes from outside, so that a row's draws can be its own, whatever else is in the
+    batch. Scores are those of the model, whatever was drawn from.
+    """
+
+    def choose(log_probs: Tensor, position: Tensor) -> Tensor:
+        count = tf.shape(log_probs)[-1]
+        if sampling.top_k is not None:
+            count = tf.minimum(count, sampling.top_k)
+        best, pieces = tf.math.top_k(log_probs, k=count)  # [B, k]
+        shares = tf.nn.softmax(best / sampling.temperature)
+        up_to = tf.cumsum(shares, axis=-1)
+        # Those with less than top_p of probability before them; the first one always.
+        kept = tf.where(up_to - shares < sampling.top_p, shares, 0.0)
+        up_to = tf.cumsum(kept, axis=-1)
+        draw = draws[:, tf.minimum(position, tf.shape(draws)[1] - 1)]
+        drawn = draw[:, None] * up_to[:, -1:]
+        chosen = tf.reduce_sum(tf.cast(up_to <= drawn, tf.int32), axis=-1)
+        possible = tf.math.count_nonzero(kept, axis=-1, dtype=tf.int32)
+        return tf.gather(pieces, tf.minimum(chosen, possible - 1), batch_dims=1)
+
+    return _follow(step, cache, limits, search, choose)
+
+
+def _follow(step: Step, cache: Cache, limits: Tensor, search: Search, choose: Choose) -> Hypotheses:
+    """One hypothesis a row, [B, 1, T], that goes on as `choose` says."""
     rows, longest = tf.shape(limits)[0], tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
-    def body(*values: Any) -> GreedyState:
-        state = GreedyState(*values)
+    def body(*values: Any) -> State:
+        state = State(*values)
         logits, cache = step(state.last, state.position, state.cache)
-        chosen = tf.argmax(logits, axis=-1, output_type=tf.int32)  # [B]
-        log_prob = tf.reduce_max(logits, axis=-1) - tf.reduce_logsumexp(logits, axis=-1)
-        chosen = tf.where(state.done, 0, chosen)
+        log_probs = search.log_probs(logits, state.tokens, state.position)
+        chosen = tf.where(state.done, 0, choose(log_probs, state.position))
+        log_prob = tf.gather(log_probs, chosen, batch_dims=1)
         length = state.position + 1
-        return GreedyState(
+        return State(
             position=length,
             last=chosen,
             tokens=_write(state.tokens, chosen, state.position),
@@ -74,7 +131,7 @@ def greedy_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> H
             cache=cache,
         )
 
-    start = GreedyState(
+    start = State(
         position=tf.constant(0),
         last=tf.fill([rows], search.bos),
         tokens=tf.zeros([rows, longest], tf.int32),
@@ -82,7 +139,7 @@ def greedy_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> H
         done=limits < 1,
         cache=cache,
     )
-    end = GreedyState(*tf.while_loop(lambda *s: ~tf.reduce_all(GreedyState(*s).done), body, start))
+    end = State(*tf.while_loop(lambda *s: ~tf.reduce_all(State(*s).done), body, start))
     lengths = tf.math.count_nonzero(end.tokens, axis=-1, dtype=tf.int32)
     scores = end.log_probs / length_penalty(lengths, search.length_penalty)
     return Hypotheses(end.tokens[:, None], scores[:, None])
@@ -168,7 +225,9 @@ def _expand(state: BeamState, step: Step, search: Search) -> tuple[Candidates, C
     last = tf.where(state.position == 0, search.bos, before)
     logits, cache = step(tf.reshape(last, [-1]), state.position, state.cache)  # [N, V]
     vocab_size = tf.shape(logits)[-1]
-    log_probs = tf.reshape(tf.nn.log_softmax(logits), [-1, beams, vocab_size])  # [B, K, V]
+    flat_tokens = tf.reshape(state.live_tokens, [tf.shape(logits)[0], -1])  # [N, T]
+    log_probs = search.log_probs(logits, flat_tokens, state.position)
+    log_probs = tf.reshape(log_probs, [-1, beams, vocab_size])  # [B, K, V]
     log_probs += state.live_log_probs[:, :, None]
     flat = tf.reshape(log_probs, [-1, beams * vocab_size])  # [B, K * V]
     best, where = tf.math.top_k(flat, k=tf.minimum(2 * beams, beams * vocab_size))  # [B, 2K]

@@ -1,18 +1,38 @@
 """The Translator: text in, text out. What is validated, evaluated and served is this one object."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from tfnmt.config import Config, DecodingConfig
+from tfnmt.config import Config, DecodingConfig, SamplingConfig
 from tfnmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
-from tfnmt.decoding.constraints import without_marks
-from tfnmt.decoding.search import Hypotheses, Search, Step, beam_search, greedy_search
+from tfnmt.decoding.answers import MISSING
+from tfnmt.decoding.constraints import (
+    Constraint,
+    at_least,
+    beginning_with,
+    without_marks,
+    without_repeats,
+)
+from tfnmt.decoding.search import (
+    Cache,
+    Hypotheses,
+    Search,
+    Step,
+    beam_search,
+    greedy_search,
+    sample,
+)
 from tfnmt.decoding.text import TEXT, TextCodec
 from tfnmt.model.transformer import Transformer
 
 Tensor = Any
+Find = Callable[[Step, Cache, Tensor, Search], Hypotheses]
+"""A search: step, cache, limits [B], what it goes by -> hypotheses."""
+
+DRAWS = tf.TensorSpec([None, None], tf.float32, name="draws")
 
 
 class Translator:
@@ -24,60 +44,120 @@ class Translator:
     """
 
     def __init__(
-        self, transformer: Transformer, tokenizer_model: bytes, decoding: DecodingConfig
+        self,
+        transformer: Transformer,
+        tokenizer_model: bytes,
+        decoding: DecodingConfig,
+        prefix: str = "",
     ) -> None:
+        """Every translation begins with the pieces of the prefix."""
         self.transformer = transformer
         self.codec = TextCodec(tokenizer_model, decoding.max_source_length)
         self.decoding = decoding
+        self.prefix = Tokenizer(tokenizer_model).encode([prefix])[0]
         # Nothing in there is for AutoGraph to rewrite, and its looking costs seconds.
         self.translate = tf.function(self._translate, input_signature=[TEXT], autograph=False)
         self.greedy = tf.function(self._greedy, input_signature=[TEXT], autograph=False)
+        self.nbest = tf.function(self._nbest, input_signature=[TEXT], autograph=False)
 
     def search(self, source: Tensor) -> Hypotheses:
         """[B, S] ids, eos last -> the best hypothesis: tokens [B, 1, T], scores [B, 1]."""
-        decoding = self.decoding
-        if decoding.beam_size == 1:
-            return self.search_greedily(source)
-        search = Search(BOS, EOS, decoding.beam_size, decoding.length_penalty)
-        limits = self._limits(source)
-        step, cache = self._start(source, limits)
-        return beam_search(step, cache, limits, search)
+        return self._find(source, greedy_search if self.decoding.beam_size == 1 else beam_search)
 
-    def search_greedily(self, source: Tensor) -> Hypotheses:
-        """The same with the likeliest piece at every step."""
-        limits = self._limits(source)
-        step, cache = self._start(source, limits)
-        return greedy_search(step, cache, limits, Search(BOS, EOS, 1, self.decoding.length_penalty))
+    def sampler(self, sampling: SamplingConfig) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
+        """text [B], draws [B, T] between 0 and 1 -> what `translate` gives, drawn piece by piece.
+
+        There is a draw for each piece: T is the most that a translation may have.
+        """
+
+        def translate(text: Tensor, draws: Tensor) -> dict[str, Tensor]:
+            def find(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
+                return sample(step, cache, limits, search, sampling, draws)
+
+            return self._answer(text, find)
+
+        return tf.function(translate, input_signature=[TEXT, DRAWS], autograph=False)
 
     def _translate(self, text: Tensor) -> dict[str, Tensor]:
-        source = self.codec.encode(text)
-        return self._answer(self.search(source.tokens), source.truncated)
+        return self._answer(text, greedy_search if self.decoding.beam_size == 1 else beam_search)
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
-        source = self.codec.encode(text)
-        return self._answer(self.search_greedily(source.tokens), source.truncated)
+        return self._answer(text, greedy_search)
 
-    def _answer(self, hypotheses: Hypotheses, truncated: Tensor) -> dict[str, Tensor]:
+    def _nbest(self, text: Tensor) -> dict[str, Tensor]:
+        """translations and scores [B, K], truncated [B]; the best first, no text twice.
+
+        What is not there, for fewer were found or several read the same, is '' with score MISSING
+        and comes last.
+        """
+        source = self.codec.encode(text)
+        found = self._find(source.tokens, beam_search, num_hypotheses=self.decoding.beam_size)
+        beams = found.scores.shape[1]
+        tokens = tf.reshape(found.tokens, [-1, tf.shape(found.tokens)[2]])  # [B * K, T]
+        texts = tf.reshape(self.codec.decode(tokens), [-1, beams])  # [B, K]
+        nothing = tf.reduce_all(found.tokens[:, 0] == PAD, axis=1)  # [B]
+        first = tf.where(nothing, 0.0, found.scores[:, 0])
+        scores = tf.concat([first[:, None], found.scores[:, 1:]], axis=1)
+        same = tf.linalg.band_part(tf.ones([beams, beams], tf.bool), -1, 0)
+        same &= ~tf.eye(beams, dtype=tf.bool)  # [K, K]: what came before
+        again = tf.reduce_any(same & (texts[:, :, None] == texts[:, None, :]), axis=2)  # [B, K]
+        scores = tf.where(again | (scores == -float("inf")), MISSING, scores)
+        scores, order = tf.math.top_k(scores, k=beams)  # stable: the best stay first
+        texts = tf.where(scores == MISSING, "", tf.gather(texts, order, batch_dims=1))
+        return {"translations": texts, "scores": scores, "truncated": source.truncated}
+
+    def _answer(self, text: Tensor, find: Find) -> dict[str, Tensor]:
+        source = self.codec.encode(text)
+        hypotheses = self._find(source.tokens, find)
         tokens = hypotheses.tokens[:, 0]
         nothing = tf.reduce_all(tokens == PAD, axis=1)
         return {
             "translation": self.codec.decode(tokens),
             "score": tf.where(nothing, 0.0, hypotheses.scores[:, 0]),
-            "truncated": truncated,
+            "truncated": source.truncated,
         }
+
+    def _find(self, source: Tensor, find: Find, num_hypotheses: int = 1) -> Hypotheses:
+        """Hypotheses of sources [B, S]."""
+        decoding = self.decoding
+        search = Search(
+            BOS, EOS, decoding.beam_size, decoding.length_penalty, num_hypotheses,
+            self._constraints(),
+        )  # fmt: skip
+        limits = self._limits(source)
+        step, cache = self._start(source, limits)
+        return find(step, cache, limits, search)
+
+    def _constraints(self) -> tuple[Constraint, ...]:
+        decoding = self.decoding
+        constraints = []
+        if decoding.min_length:
+            constraints.append(at_least(decoding.min_length))
+        if decoding.no_repeat_ngram is not None:
+            constraints.append(without_repeats(decoding.no_repeat_ngram))
+        if self.prefix:
+            constraints.append(beginning_with(tf.constant([self.prefix])))
+        return tuple(constraints)
 
     def _limits(self, source: Tensor) -> Tensor:
         """[B]: the most pieces that a translation may have, eos counted; 0 for a text of none."""
         pieces = tf.math.count_nonzero(source, axis=1, dtype=tf.int32) - 1  # without eos
-        return tf.where(pieces > 0, pieces + 1 + self.decoding.max_extra_length, 0)
+        decoding = self.decoding
+        limits = decoding.max_length or pieces + 1 + decoding.max_extra_length
+        return tf.where(pieces > 0, tf.maximum(limits, self._least_limit), 0)
 
-    def _start(self, source: Tensor, limits: Tensor) -> tuple[Step, Any]:
+    @property
+    def _least_limit(self) -> int:
+        """The prefix and an eos have room in any case."""
+        return len(self.prefix) + 1
+
+    def _start(self, source: Tensor, limits: Tensor) -> tuple[Step, Cache]:
         """The step function of some sources, and the cache that it starts with."""
         memory, memory_mask = self.transformer.encode(source)
         longest = tf.reduce_max(tf.concat([limits, [1]], axis=0))
         cache, cross = self.transformer.start_cache(memory, longest)
 
-        def step(tokens: Tensor, position: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        def step(tokens: Tensor, position: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             logits, cache = self.transformer.decode_step(
                 tokens, position, cache, cross, memory_mask
             )
@@ -87,9 +167,9 @@ class Translator:
 
 
 def load_translator(
-    weights: Path, config: Config, tokenizer_model: bytes, decoding: DecodingConfig
+    weights: Path, config: Config, tokenizer_model: bytes, prefix: str = ""
 ) -> Translator:
     """The Translator of a run's weights."""
     transformer = Transformer(config.model, Tokenizer(tokenizer_model).vocab_size)
     transformer.load_weights(weights)
-    return Translator(transformer, tokenizer_model, decoding)
+    return Translator(transformer, tokenizer_model, config.decoding, prefix)

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfnmt.config import Config, build_config, merge
+from tfnmt.config import Config, SamplingConfig, build_config, merge
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow, silent_stderr
 from tfnmt.run import Run, home, newest_finished_run
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.lines import Translate
+    from tfnmt.decoding.answers import Signatures
+    from tfnmt.decoding.translator import Translator
 
 SAVED_MODEL = "saved_model.pb"
 CARD = Path("assets.extra") / "model_card.json"
@@ -40,15 +41,24 @@ class RunModel:
         """The update that the weights are from."""
         return int(self.weights.parent.name)
 
-    def load(self) -> "Translate":
-        """text [B] -> translation, score and truncated, [B] each."""
+    def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
+        """Its graphs, by the names that they have in an export, and `sample`.
+
+        Every translation begins with the prefix.
+        """
+        translator = self.load_translator(prefix)
+        from tfnmt.decoding.signatures import signatures
+
+        sampler = translator.sampler(sampling or SamplingConfig())
+        return {**signatures(translator), "sample": sampler}
+
+    def load_translator(self, prefix: str = "") -> "Translator":
+        """What is behind them."""
         import_tensorflow()
         from tfnmt.decoding.translator import load_translator
 
         tokenizer_model = self.run.tokenizer_path.read_bytes()
-        return load_translator(
-            self.weights, self.config, tokenizer_model, self.config.decoding
-        ).translate
+        return load_translator(self.weights, self.config, tokenizer_model, prefix)
 
 
 @dataclass(frozen=True)
@@ -73,27 +83,19 @@ class ExportModel:
         """The run's configuration, decoding as it is fixed in the graph."""
         return build_config(self.card["config"])
 
-    def load(self) -> "Translate":
-        """text [B] -> translation, score and truncated, [B] each."""
+    def load(self) -> "Signatures":
+        """Its graphs, by their names."""
         import_tensorflow("tensorflow_text")
         import tensorflow as tf
 
         with silent_stderr():  # SentencePiece announces its normalizer
             loaded = tf.saved_model.load(str(self.path))
-
-        def translate(text: Any) -> dict[str, Any]:
-            answer: dict[str, Any] = loaded.signatures["serving_default"](text=text)
-            return answer
-
-        return translate
+        signatures: Signatures = loaded.signatures
+        return signatures
 
 
-def find_model(
-    model: str | None, beam_size: int | None, length_penalty: float | None
-) -> RunModel | ExportModel:
-    """The model that the flags name; None is the newest finished run."""
-    wanted = {"beam_size": beam_size, "length_penalty": length_penalty}
-    changes = {key: value for key, value in wanted.items() if value is not None}
+def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportModel:
+    """The model of that name, with some keys of `decoding` changed; None is the newest run."""
     if model is None:
         newest = newest_finished_run(home() / "runs")
         say(f"--model={newest.path}, the newest finished run")

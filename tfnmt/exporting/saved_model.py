@@ -1,12 +1,12 @@
 """Writing a SavedModel: text to text, for TensorFlow Serving or any TensorFlow with text ops."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.translator import Translator
 from tfnmt.exporting.models import CARD
 from tfnmt.run import written_aside
@@ -22,12 +22,9 @@ class ServedTranslator(tf.Module):
         super().__init__()
         self.weights = [variable.value for variable in translator.transformer.variables]
         self.pieces = translator.codec.pieces
-        self.translate = translator.translate
-        self.greedy = translator.greedy
-
-    def signatures(self) -> dict[str, Callable[..., Any]]:
-        """Each maps text [B] to translation, score and truncated, [B] each."""
-        return {"serving_default": self.translate, "greedy": self.greedy}
+        self.graphs = signatures(
+            translator
+        )  # `signatures` is a name that TensorFlow keeps for itself
 
 
 def export_translator(translator: Translator, card: dict[str, Any], folder: Path) -> Path:
@@ -40,7 +37,7 @@ def export_translator(translator: Translator, card: dict[str, Any], folder: Path
     with written_aside(path) as aside:
         aside.mkdir()
         try:
-            tf.saved_model.save(module, str(aside), signatures=module.signatures())
+            tf.saved_model.save(module, str(aside), signatures=module.graphs)
         except tf.errors.OpError as error:
             raise OSError(error.message) from error
         (aside / CARD).parent.mkdir()

@@ -140,7 +140,10 @@ class Trainer(keras.Model):
             part = self._differentiate_part(some, seed + tf.stack([0, start * PART_SEED]))
             return start + size, tf.nest.map_structure(tf.add, total, part)
 
-        _, total = tf.while_loop(lambda start, _: start < rows, add, (0, self._nothing()))
+        # One after another: TensorFlow's own ten at once would hold the memory of ten.
+        _, total = tf.while_loop(
+            lambda start, _: start < rows, add, (0, self._nothing()), parallel_iterations=1
+        )
         return total
 
     def _differentiate_part(self, data: Any, seed: Tensor) -> Part:

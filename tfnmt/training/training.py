@@ -2,7 +2,8 @@
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from tfnmt.training.checkpoints import (
     save_weights,
 )
 from tfnmt.training.distribution import distribute_batches, make_strategy, together
+from tfnmt.training.memory import out_of_memory
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.validation import Evaluate, Judged, Validator
 
@@ -66,13 +68,23 @@ def train(training: Training) -> int | None:
         progress = restore_checkpoint(run, trainer)
     _announce(training, trainer.transformer, progress, strategy)
 
-    with together():
+    with together(), _enough_memory(training):
         caught = _fit(training, trainer, progress, strategy)
     if caught is None and is_chief():
         if not is_over(config.training, training.plan, progress):
             return signal.SIGTERM  # which another worker was sent
         _finish(training, trainer, progress)
     return caught
+
+
+@contextmanager
+def _enough_memory(training: Training) -> Iterator[None]:
+    """Turns the want of memory into a line."""
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        vocab_size = training.prepared.tokenizer.vocab_size
+        raise out_of_memory(training.config, vocab_size) from error
 
 
 def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strategy) -> Trainer:

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfnmt.decoding.search import Search, beam_search, greedy_search, length_penalty
+from tfnmt.config import SamplingConfig
+from tfnmt.decoding.constraints import at_least, beginning_with
+from tfnmt.decoding.search import (
+    Search,
+    beam_search,
+    greedy_search,
+    length_penalty,
+    sample,
+)
 
 BOS, EOS = 1, 2
 Logits = Callable[[tuple[int, ...]], np.ndarray]
@@ -244,3 +252,72 @@ def test_no_rows_give_no_hypotheses() -> None:
             Search(BOS, EOS, 2, 0.6),
         )  # fmt: skip
         assert hypotheses.tokens.shape[0] == hypotheses.scores.shape[0] == 0
+
+
+def test_constraints_leave_the_scores_of_the_model_as_they_are() -> None:
+    """The best of all sentences that begin with 3 and do not end before three pieces."""
+    vocab_size, longest = 4, 4
+    logits = random_logits(2, vocab_size)
+    constraints = (beginning_with(tf.constant([[3]])), at_least(3))
+    search = Search(BOS, EOS, vocab_size**longest, 0.6, 1, constraints)
+    step, cache, limits = step_of(logits, vocab_size), prefixes(1, longest), tf.constant([longest])
+    allowed = [s for s in every_sentence(vocab_size, longest) if s[0] == 3 and len(s) > 3]
+    score, tokens = max((score_of(s, logits, 0.6), s) for s in allowed)
+    assert found(beam_search(step, cache, limits, search)) == (
+        tokens, pytest.approx(score, abs=1e-4)
+    )  # fmt: skip
+    without_penalty = search._replace(length_penalty=0.0)
+    greedy, score = found(greedy_search(step, cache, limits, without_penalty))
+    assert greedy[0] == 3
+    assert score == pytest.approx(score_of(greedy, logits, 0.0), abs=1e-4)
+
+
+def drawn(rows: int, sampling: SamplingConfig, seed: int = 0) -> Any:
+    """Samples of one piece each from a distribution of 0.1, 0.2, 0.3 and 0.4 over eos, 3, 4, 5."""
+
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        return np.log([1e-9, 1e-9, 0.1, 0.2, 0.3, 0.4])
+
+    draws = np.random.default_rng(seed).random((rows, 1)).astype("float32")
+    hypotheses = sample(
+        step_of(logits, 6), prefixes(rows, 1), tf.ones([rows], tf.int32),
+        Search(BOS, EOS, 1, 0.0), sampling, draws,
+    )  # fmt: skip
+    tokens = hypotheses.tokens[:, 0, 0].numpy()
+    shares = np.bincount(tokens, minlength=6) / rows
+    probabilities = np.array([0, 0, 0.1, 0.2, 0.3, 0.4])
+    np.testing.assert_allclose(
+        np.exp(hypotheses.scores[:, 0]), probabilities[tokens], rtol=1e-5
+    )  # of the model, whatever was drawn from
+    return shares[2:]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        (SamplingConfig(), [0.1, 0.2, 0.3, 0.4]),
+        (SamplingConfig(top_k=2), [0, 0, 3 / 7, 4 / 7]),
+        (SamplingConfig(top_k=1), [0, 0, 0, 1]),
+        (SamplingConfig(top_p=0.65), [0, 0, 3 / 7, 4 / 7]),  # 0.4 and 0.3: less would be below 0.65
+        (SamplingConfig(top_p=0.3), [0, 0, 0, 1]),
+        (SamplingConfig(temperature=0.5), np.array([1, 4, 9, 16]) / 30),  # squares
+        (SamplingConfig(temperature=1e-3), [0, 0, 0, 1]),
+    ],
+)
+def test_samples_follow_the_distribution_they_are_drawn_from(
+    sampling: SamplingConfig, expected: Any
+) -> None:
+    np.testing.assert_allclose(drawn(20_000, sampling), expected, atol=0.015)
+
+
+def test_a_sample_is_decided_by_its_own_draws_alone() -> None:
+    logits, rows = random_logits(1, 6), 5
+    draws = np.random.default_rng(3).random((rows, 9)).astype("float32")
+    arguments = (Search(BOS, EOS, 1, 0.6), SamplingConfig())
+    together = sample(step_of(logits, 6), prefixes(rows, 9), tf.fill([rows], 9), *arguments, draws)
+    assert len({tuple(row) for row in together.tokens[:, 0].numpy().tolist()}) > 1
+    for row in range(rows):
+        alone = sample(
+            step_of(logits, 6), prefixes(1, 9), tf.constant([9]), *arguments, draws[row : row + 1]
+        )
+        np.testing.assert_array_equal(together.tokens[row], alone.tokens[0])

@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
-from tfnmt.decoding.lines import translate_lines
+from tfnmt.decoding.answers import best
+from tfnmt.decoding.lines import translate_lines, windows
+from tfnmt.decoding.search import greedy_search
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.model.transformer import Transformer
 
@@ -68,11 +70,11 @@ def test_a_sentence_translates_the_same_alone_and_in_any_batch(translator: Trans
 
 def test_order_and_company_of_lines_change_nothing(translator: Translator) -> None:
     lines = [*SENTENCES, "", "   ", "the old dog"]
-    forwards = list(translate_lines(translator.translate, lines))
-    backwards = list(translate_lines(translator.translate, lines[::-1]))[::-1]
-    assert [t.text for t in forwards] == [t.text for t in backwards]
+    forwards = list(translate_lines(best(translator.translate), windows(lines)))
+    backwards = list(translate_lines(best(translator.translate), windows(lines[::-1])))[::-1]
+    assert [a.best.text for a in forwards] == [a.best.text for a in backwards]
     assert len(forwards) == len(lines)
-    assert [t.text for t in forwards[-3:-1]] == ["", ""]
+    assert [a.best.text for a in forwards[-3:-1]] == ["", ""]
 
 
 def test_one_trace_serves_all_shapes(translator: Translator) -> None:
@@ -124,7 +126,7 @@ def test_no_translation_is_longer_than_its_source_and_the_extra_length(
 
 def test_padding_and_bos_are_never_translations(translator: Translator) -> None:
     source = translator.codec.encode(tf.constant(SENTENCES)).tokens
-    for hypotheses in (translator.search(source), translator.search_greedily(source)):
+    for hypotheses in (translator.search(source), translator._find(source, greedy_search)):
         for row in hypotheses.tokens[:, 0].numpy():
             length = np.flatnonzero(row)[-1] + 1
             assert (row[:length] > 1).all()
@@ -144,11 +146,10 @@ def test_loaded_weights_translate_as_the_saved_ones(
     transformer.save_weights(tmp_path / "a.weights.h5")
     config = Config.model_validate(
         {"model": {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 32,
-                   "num_heads": 2, "d_ff": 32}}
+                   "num_heads": 2, "d_ff": 32},
+         "decoding": {"max_extra_length": 8}}
     )  # fmt: skip
-    loaded = load_translator(
-        tmp_path / "a.weights.h5", config, tokenizer_model, DecodingConfig(max_extra_length=8)
-    )
+    loaded = load_translator(tmp_path / "a.weights.h5", config, tokenizer_model)
     assert texts(loaded, SENTENCES[:5]) == texts(translator, SENTENCES[:5])
 
 
@@ -157,4 +158,4 @@ def test_a_line_break_in_a_translation_becomes_a_space() -> None:
         answer = tf.fill(tf.shape(text), "a\nb\rc")
         return {"translation": answer, "score": tf.zeros([1]), "truncated": tf.zeros([1], tf.bool)}
 
-    assert [t.text for t in translate_lines(translate, ["x"])] == ["a b c"]
+    assert [t.best.text for t in translate_lines(best(translate), windows(["x"]))] == ["a b c"]

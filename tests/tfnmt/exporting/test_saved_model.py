@@ -42,7 +42,7 @@ json.dump(answers, sys.stdout)
 def translator(tiny_run: Path) -> Translator:
     run = Run(tiny_run)
     config = run.config()
-    return load_translator(run.weights(), config, run.tokenizer_path.read_bytes(), config.decoding)
+    return load_translator(run.weights(), config, run.tokenizer_path.read_bytes())
 
 
 def test_200_strings_and_scores_equal_those_of_the_translator(
@@ -67,8 +67,8 @@ def test_200_strings_and_scores_equal_those_of_the_translator(
 
 def test_signatures_take_text_and_give_a_row_a_text(tiny_export: Path) -> None:
     loaded = tf.saved_model.load(str(tiny_export / "1"))
-    assert sorted(loaded.signatures) == ["greedy", "serving_default"]
-    for signature in loaded.signatures.values():
+    for name in ("greedy", "serving_default"):
+        signature = loaded.signatures[name]
         assert list(signature.structured_input_signature[1]) == ["text"]
         for output in ("translation", "score", "truncated"):
             assert signature.structured_outputs[output].shape.as_list() == [None]

@@ -1,0 +1,17 @@
+"""The graphs of a model by name: what a run translates with, and what its export holds."""
+
+from tfnmt.decoding.answers import Signatures
+from tfnmt.decoding.inspector import Inspector
+from tfnmt.decoding.translator import Translator
+
+
+def signatures(translator: Translator) -> Signatures:
+    """Each a function of strings, whatever their number; the classes say what they give."""
+    inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
+    return {
+        "serving_default": translator.translate,
+        "greedy": translator.greedy,
+        "nbest": translator.nbest,
+        "align": inspector.align,
+        "attention": inspector.attention,
+    }

@@ -1,0 +1,92 @@
+"""Where lines go: to stdout as they come, or to a file that appears when it is whole."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tfnmt.errors import UsageError, UserError
+from tfnmt.progress import say
+from tfnmt.run import write_atomically, written_aside
+
+
+def write_lines(lines: Iterable[str], path: str | None) -> None:
+    """Writes to stdout, each line as soon as it is there, or to a file."""
+    if path is None:
+        for line in lines:
+            print(line, flush=True)
+        return
+    with written_aside(Path(path)) as aside, aside.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def is_special(path: Path) -> bool:
+    """Whether there is something to write to that is no file: a pipe, /dev/null."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+class GrowingFile:
+    """A file that appears when it is whole, and whose writer may be killed and started again.
+
+    Until then `.<name>.partial` beside it has the lines that are done, and `.<name>.job` says what
+    they were made of, and how.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.realpath(path))
+        self.partial = self.path.with_name(f".{self.path.name}.partial")
+        self.job_path = self.path.with_name(f".{self.path.name}.job")
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """Leaves nothing of what was done before."""
+        if self.path.is_dir():
+            raise UsageError(f"{self.path}: a folder; name a file")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
+        write_atomically(self.job_path, json.dumps(job).encode())
+
+    def resume(self, job: dict[str, Any]) -> int:
+        """The number of lines that are done; half a line, which a kill may leave, is cut off."""
+        if not self.partial.is_file():
+            self.begin(job)
+            return 0
+        theirs = json.loads(self.job_path.read_text()) if self.job_path.is_file() else {}
+        differing = [key for key, value in job.items() if theirs.get(key) != value]
+        if differing:
+            raise UsageError(
+                f"--resume: {self.partial} was begun with another {', '.join(differing)}; go on as "
+                "it was begun, or begin anew without --resume"
+            )
+        lines, size = 0, 0
+        with self.partial.open("rb+") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    lines, size = lines + 1, size + len(line)
+            file.truncate(size)
+        return lines
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Adds lines as they come, and gives the file its name when they are through."""
+        try:
+            # Line by line: whatever ends the process, what was done is there.
+            with self.partial.open("a", encoding="utf-8", newline="\n", buffering=1) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file.writelines(f"{line}\n" for line in lines)
+            self.partial.rename(self.path)
+            self.job_path.unlink(missing_ok=True)
+        except BlockingIOError as error:
+            raise UserError(f"{self.path}: another process is writing it; wait for it") from error
+        except OSError as error:
+            raise UserError(f"{self.path}: {error.strerror or error}; {self._left}") from error
+        except BaseException:
+            say(self._left)
+            raise
+
+    @property
+    def _left(self) -> str:
+        return f"what is done lies in {self.partial}; --resume goes on with it"

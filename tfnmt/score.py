@@ -1,0 +1,69 @@
+"""Scores translations that are given: what a model thinks of them.
+
+    python -m tfnmt.score --model=RUN --input=F.tsv [--output=SCORES]
+
+Reads SOURCE TAB TARGET a line and writes LOG_PROB TAB SCORE TAB TOKENS a line: the natural
+logarithm of the target's probability, the same over the length penalty, and the target's number of
+pieces, eos counted. For sorting out bad pairs, and for putting several translations in order.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from tfnmt.data.files import Pair, open_bytes, read_lines
+from tfnmt.errors import UsageError, UserError
+from tfnmt.exporting.models import find_run
+from tfnmt.flags import run
+from tfnmt.output import write_lines
+from tfnmt.progress import bar, say
+
+FLAGS = flags.FlagValues()
+flags.DEFINE_string("model", None, "a run", flag_values=FLAGS)
+flags.DEFINE_string("input", None, "a file of SOURCE TAB TARGET a line", flag_values=FLAGS)
+flags.DEFINE_string("output", None, "the file to write to (default: stdout)", flag_values=FLAGS)
+flags.DEFINE_float(
+    "length_penalty", None, "alpha of the length penalty (default: the run's)", 0, flag_values=FLAGS
+)
+
+
+def main(values: Any, positional: list[str]) -> None:
+    """Scores every line of the file."""
+    if positional or not (values.model and values.input):
+        raise UsageError("--model and --input: give both, and nothing else; see --help")
+    changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
+    model = find_run(Path(values.model), changes)
+    with open_bytes(Path(values.input)):  # what cannot be read is told before TensorFlow comes
+        pairs = _pairs(Path(values.input))
+    translator = model.load_translator()
+
+    from tfnmt.decoding.scorer import Scorer
+
+    scorer = Scorer(translator)
+    scored = bar(scorer.score(pairs), "scoring", "lines")
+    lines = (f"{log_prob:.4f}\t{score:.4f}\t{tokens}" for log_prob, score, tokens in scored)
+    write_lines(lines, values.output)
+    if scorer.cut:
+        say(
+            f"{scorer.cut:,} lines have a side longer than is read (decoding.max_source_length and "
+            "max_length), and were scored as far as that"
+        )
+    if scorer.changed:
+        say(
+            f"{scorer.changed:,} of {scorer.count:,} targets are read otherwise than they are "
+            "written (runs of spaces, for instance)"
+        )
+
+
+def _pairs(path: Path) -> Iterator[Pair]:
+    for number, line in enumerate(read_lines(path, errors="replace"), start=1):
+        source, tab, target = line.partition("\t")
+        if not tab:
+            raise UserError(f"{path}:{number}: no tab; SOURCE TAB TARGET is expected")
+        yield source, target
+
+
+if __name__ == "__main__":
+    run(main, FLAGS, __doc__)
