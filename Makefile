@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check format
+.PHONY: help install demo test test-all test-serving check format
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
@@ -47,6 +47,14 @@ test: .venv/.installed ## run the tests
 
 test-all: .venv/.installed ## run the tests, the slow ones too
 	$(PYTEST)
+
+test-serving: .venv/.installed .venv-serving/.installed ## an export under the TensorFlow of TensorFlow Serving
+	TFNMT_SERVING_PYTHON=.venv-serving/bin/python $(BIN)/python -m pytest tests/system/test_server_versions.py
+
+.venv-serving/.installed:
+	$(PYTHON) -m venv .venv-serving
+	.venv-serving/bin/python -m pip install --quiet tensorflow-cpu==2.20.0 tensorflow-text==2.20.1
+	@touch $@
 
 check: .venv/.installed ## formatting, lint, types, imports
 	$(BIN)/ruff format --check .

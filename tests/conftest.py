@@ -18,7 +18,7 @@ TINY = {
     "model.d_model": 16, "model.num_heads": 2, "model.d_ff": 32, "model.dropout": 0.1,
     "training.max_steps": 12, "training.warmup_steps": 5, "training.checkpoint_steps": 6,
     "training.validation_steps": 1000, "training.average_last": 2,
-    "decoding.max_extra_length": 5,
+    "decoding.max_source_length": 64, "decoding.max_extra_length": 5,
 }  # fmt: skip
 """The toy preset, made so small that a training takes seconds and learns nothing."""
 

@@ -15,7 +15,7 @@ from absl import flags
 
 from tfnmt.data.files import Pair, open_bytes, read_lines
 from tfnmt.errors import UsageError, UserError
-from tfnmt.exporting.models import find_run
+from tfnmt.exporting.models import find_folder, find_run
 from tfnmt.flags import run
 from tfnmt.output import write_lines
 from tfnmt.progress import bar, say
@@ -34,7 +34,7 @@ def main(values: Any, positional: list[str]) -> None:
     if positional or not (values.model and values.input):
         raise UsageError("--model and --input: give both, and nothing else; see --help")
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
-    model = find_run(Path(values.model), changes)
+    model = find_run(find_folder(values.model), changes)
     with open_bytes(Path(values.input)):  # what cannot be read is told before TensorFlow comes
         pairs = _pairs(Path(values.input))
     translator = model.load_translator()

@@ -81,7 +81,7 @@ def test_whatever_comes_in_as_many_lines_come_out(
     for name, line in zip(BAD_INPUT, lines, strict=True):
         empty = name in ("spaces alone", "nothing", "a byte order mark")
         assert (line == "") == empty, name
-    assert "tfnmt: line 7, 8: longer than 256 pieces" in errors
+    assert "tfnmt: line 7, 8: longer than 64 pieces" in errors
 
 
 def test_a_million_empty_lines_stay_empty(call: Call, tiny_run: Path, tmp_path: Path) -> None:

@@ -243,6 +243,14 @@ def split_name(data: DataConfig, corpus: Corpus, split: str) -> str:
     return name
 
 
+def licence(data: DataConfig) -> str:
+    """The terms of the training text, as far as they are known."""
+    if data.corpus is None:
+        return "that of one's own text"
+    entry = CORPORA.get(data.corpus)
+    return entry.licence if isinstance(entry, Published) else "synthetic text, made by tfnmt"
+
+
 def listing() -> str:
     """What there is: names, directions, sizes, licences."""
     blocks = []

@@ -6,14 +6,15 @@ import tensorflow as tf
 
 from tfnmt.config import DecodingConfig
 from tfnmt.decoding import forced
-from tfnmt.decoding.text import TEXT, TextCodec
-from tfnmt.model.transformer import Transformer
+from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
+from tfnmt.model.transformer import Attention, Transformer
 
 Tensor = Any
 
 SHOWN_PIECES = 64
 """Pieces of a text whose attention is given, eos counted: L x H matrices of their square."""
 
+TARGET = tf.TensorSpec([None, None], tf.int32, name="target")
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
 
 
@@ -32,6 +33,8 @@ class Inspector:
         self.max_source = decoding.max_source_length
         self.max_target = decoding.max_source_length + decoding.max_extra_length
         texts = [TEXT, TRANSLATION]
+        # Both call it: it is traced and saved but once.
+        self.read = tf.function(self._read, input_signature=[TOKENS, TARGET], autograph=False)
         self.align = tf.function(self._align, input_signature=texts, autograph=False)
         self.attention = tf.function(self._attention, input_signature=texts, autograph=False)
 
@@ -41,19 +44,26 @@ class Inspector:
         """
         source = self.codec.cut(text, self.max_source).tokens
         target = self.codec.cut(translation, self.max_target).tokens
-        cross = forced.attention(self.transformer, source, target).cross
+        reading = self.read(source, target)
         return {
             **self._pieces(source, target),
-            "attention": tf.reduce_mean(cross[:, -1], axis=1),  # [B, T, S]
-            "token_log_probs": forced.token_log_probs(self.transformer, source, target),
+            "attention": tf.reduce_mean(reading["cross"][:, -1], axis=1),  # [B, T, S]
+            "token_log_probs": reading["token_log_probs"],
         }
 
     def _attention(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
         """Also encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
         source = self.codec.cut(text, SHOWN_PIECES).tokens
         target = self.codec.cut(translation, SHOWN_PIECES).tokens
+        reading = self.read(source, target)
+        kinds = {name: reading[name] for name in Attention._fields}
+        return {**self._pieces(source, target), **kinds}
+
+    def _read(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """All that the model makes of ids [B, S] and [B, T]."""
         attention = forced.attention(self.transformer, source, target)
-        return {**self._pieces(source, target), **attention._asdict()}
+        log_probs = forced.token_log_probs(self.transformer, source, target)
+        return {**attention._asdict(), "token_log_probs": log_probs}
 
     def _pieces(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {

@@ -96,11 +96,11 @@ def _translate_window(
         yield join(line, in_order)
 
 
-def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], max_characters: int = MAX_CHARACTERS) -> Iterator[list[int]]:
     """Rows of so many characters by their numbers, the longest first: what needs most memory."""
     by_length = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     start = 0
     while start < len(by_length):
-        size = max(1, min(MAX_ROWS, MAX_CHARACTERS // max(1, lengths[by_length[start]])))
+        size = max(1, min(MAX_ROWS, max_characters // max(1, lengths[by_length[start]])))
         yield by_length[start : start + size]
         start += size

@@ -6,7 +6,7 @@ from tfnmt.decoding.translator import Translator
 
 
 def signatures(translator: Translator) -> Signatures:
-    """Each a function of strings, whatever their number; the classes say what they give."""
+    """Each takes any number of rows; the classes say what they give."""
     inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
     return {
         "serving_default": translator.translate,
@@ -14,4 +14,7 @@ def signatures(translator: Translator) -> Signatures:
         "nbest": translator.nbest,
         "align": inspector.align,
         "attention": inspector.attention,
+        "tokenize": translator.tokenize,
+        "search": translator.search,
+        "detokenize": translator.detokenize,
     }

@@ -25,7 +25,7 @@ from tfnmt.decoding.search import (
     greedy_search,
     sample,
 )
-from tfnmt.decoding.text import TEXT, TextCodec
+from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
 from tfnmt.model.transformer import Transformer
 
 Tensor = Any
@@ -41,6 +41,8 @@ class Translator:
     `translate` searches as the configuration says, `greedy` takes the likeliest piece at each step.
     Both map text [B] to a dictionary: translation [B], score [B] (log probability over length
     penalty) and truncated [B] (whether the source was cut). A text of no pieces gives '' and 0.
+
+    `tokenize`, `search` and `detokenize` are the three stages of `translate`, each a graph.
     """
 
     def __init__(
@@ -55,14 +57,14 @@ class Translator:
         self.codec = TextCodec(tokenizer_model, decoding.max_source_length)
         self.decoding = decoding
         self.prefix = Tokenizer(tokenizer_model).encode([prefix])[0]
-        # Nothing in there is for AutoGraph to rewrite, and its looking costs seconds.
+        # Nothing in there is for AutoGraph to rewrite, and its looking costs seconds. The stages
+        # are graphs of their own, which the others call: each is traced and saved but once.
         self.translate = tf.function(self._translate, input_signature=[TEXT], autograph=False)
         self.greedy = tf.function(self._greedy, input_signature=[TEXT], autograph=False)
         self.nbest = tf.function(self._nbest, input_signature=[TEXT], autograph=False)
-
-    def search(self, source: Tensor) -> Hypotheses:
-        """[B, S] ids, eos last -> the best hypothesis: tokens [B, 1, T], scores [B, 1]."""
-        return self._find(source, greedy_search if self.decoding.beam_size == 1 else beam_search)
+        self.tokenize = tf.function(self._tokenize, input_signature=[TEXT], autograph=False)
+        self.search = tf.function(self._search, input_signature=[TOKENS], autograph=False)
+        self.detokenize = tf.function(self._detokenize, input_signature=[TOKENS], autograph=False)
 
     def sampler(self, sampling: SamplingConfig) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
         """text [B], draws [B, T] between 0 and 1 -> what `translate` gives, drawn piece by piece.
@@ -74,15 +76,31 @@ class Translator:
             def find(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
                 return sample(step, cache, limits, search, sampling, draws)
 
-            return self._answer(text, find)
+            source = self.tokenize(text)
+            return self._answer(self._found(source["tokens"], find), source["truncated"])
 
         return tf.function(translate, input_signature=[TEXT, DRAWS], autograph=False)
 
     def _translate(self, text: Tensor) -> dict[str, Tensor]:
-        return self._answer(text, greedy_search if self.decoding.beam_size == 1 else beam_search)
+        source = self.tokenize(text)
+        return self._answer(self.search(source["tokens"]), source["truncated"])
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
-        return self._answer(text, greedy_search)
+        source = self.tokenize(text)
+        found = self._found(source["tokens"], greedy_search)
+        return self._answer(found, source["truncated"])
+
+    def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
+        """tokens [B, S], eos last, padded with 0; truncated [B]."""
+        return self.codec.encode(text)._asdict()
+
+    def _search(self, tokens: Tensor) -> dict[str, Tensor]:
+        """tokens [B, S] of sources -> tokens [B, T] of translations; score [B]."""
+        return self._found(tokens, greedy_search if self.decoding.beam_size == 1 else beam_search)
+
+    def _detokenize(self, tokens: Tensor) -> dict[str, Tensor]:
+        """tokens [B, T] -> translation [B]."""
+        return {"translation": self.codec.decode(tokens)}
 
     def _nbest(self, text: Tensor) -> dict[str, Tensor]:
         """translations and scores [B, K], truncated [B]; the best first, no text twice.
@@ -90,8 +108,9 @@ class Translator:
         What is not there, for fewer were found or several read the same, is '' with score MISSING
         and comes last.
         """
-        source = self.codec.encode(text)
-        found = self._find(source.tokens, beam_search, num_hypotheses=self.decoding.beam_size)
+        source = self.tokenize(text)
+        beam_size = self.decoding.beam_size
+        found = self._find(source["tokens"], beam_search, num_hypotheses=beam_size)
         beams = found.scores.shape[1]
         tokens = tf.reshape(found.tokens, [-1, tf.shape(found.tokens)[2]])  # [B * K, T]
         texts = tf.reshape(self.codec.decode(tokens), [-1, beams])  # [B, K]
@@ -104,18 +123,18 @@ class Translator:
         scores = tf.where(again | (scores == -float("inf")), MISSING, scores)
         scores, order = tf.math.top_k(scores, k=beams)  # stable: the best stay first
         texts = tf.where(scores == MISSING, "", tf.gather(texts, order, batch_dims=1))
-        return {"translations": texts, "scores": scores, "truncated": source.truncated}
+        return {"translations": texts, "scores": scores, "truncated": source["truncated"]}
 
-    def _answer(self, text: Tensor, find: Find) -> dict[str, Tensor]:
-        source = self.codec.encode(text)
-        hypotheses = self._find(source.tokens, find)
+    def _answer(self, found: dict[str, Tensor], truncated: Tensor) -> dict[str, Tensor]:
+        text = self.detokenize(found["tokens"])
+        return {**text, "score": found["score"], "truncated": truncated}
+
+    def _found(self, source: Tensor, find: Find) -> dict[str, Tensor]:
+        """The best hypothesis of each source: tokens [B, T] and score [B], which is 0 for none."""
+        hypotheses = self._find(source, find)
         tokens = hypotheses.tokens[:, 0]
         nothing = tf.reduce_all(tokens == PAD, axis=1)
-        return {
-            "translation": self.codec.decode(tokens),
-            "score": tf.where(nothing, 0.0, hypotheses.scores[:, 0]),
-            "truncated": source.truncated,
-        }
+        return {"tokens": tokens, "score": tf.where(nothing, 0.0, hypotheses.scores[:, 0])}
 
     def _find(self, source: Tensor, find: Find, num_hypotheses: int = 1) -> Hypotheses:
         """Hypotheses of sources [B, S]."""

@@ -100,7 +100,7 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
         newest = newest_finished_run(home() / "runs")
         say(f"--model={newest.path}, the newest finished run")
         return find_run(newest.path, changes)
-    path = Path(model)
+    path = find_folder(model)
     version = find_version(path)
     if version is None:
         return find_run(path, changes)
@@ -109,6 +109,21 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
             *(f"--{key}: fixed in an export; give the run, or export it anew" for key in changes)
         )
     return ExportModel(version, _read_card(version))
+
+
+def find_folder(model: str) -> Path:
+    """The folder that a `--model` means: itself, or that of a bundle, by its name or URL."""
+    folder = Path(model)
+    if folder.exists():
+        return folder
+    from tfnmt.exporting.bundle import MODELS, find_bundle
+
+    found = find_bundle(model, home() / ".cache" / "models")
+    if found is None and folder.parent == Path() and MODELS:
+        raise UserError(
+            f"--model={model}: no such folder, and no such name; there are {', '.join(MODELS)}"
+        )
+    return found or folder
 
 
 def find_run(path: Path, changes: dict[str, Any] | None = None) -> RunModel:
@@ -129,18 +144,6 @@ def find_version(path: Path) -> Path | None:
         return path
     found = [file.parent for file in path.glob(f"*/{SAVED_MODEL}") if file.parent.name.isdigit()]
     return max(found, key=lambda folder: int(folder.name), default=None)
-
-
-def make_card(model: RunModel) -> dict[str, Any]:
-    """What an export tells about itself."""
-    return {
-        "source": model.config.data.source,
-        "target": model.config.data.target,
-        "run": model.run.path.name,
-        "step": model.step,
-        "config": model.config.model_dump(mode="json"),
-        "evaluations": model.run.evaluations(),
-    }
 
 
 def _read_card(version: Path) -> dict[str, Any]:

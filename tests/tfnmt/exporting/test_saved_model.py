@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tfnmt import export
 from tfnmt.data import toy
 from tfnmt.decoding.translator import Translator, load_translator
-from tfnmt.errors import UserError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.run import Run
 
 Call = Callable[..., None]
@@ -74,15 +75,117 @@ def test_signatures_take_text_and_give_a_row_a_text(tiny_export: Path) -> None:
             assert signature.structured_outputs[output].shape.as_list() == [None]
 
 
+SIGNATURES = {
+    "serving_default": ({"text"}, {"translation", "score", "truncated"}),
+    "greedy": ({"text"}, {"translation", "score", "truncated"}),
+    "nbest": ({"text"}, {"translations", "scores", "truncated"}),
+    "align": (
+        {"text", "translation"},
+        {"source_pieces", "target_pieces", "source_length", "target_length", "attention",
+         "token_log_probs"},
+    ),
+    "attention": (
+        {"text", "translation"},
+        {"source_pieces", "target_pieces", "source_length", "target_length", "encoder", "decoder",
+         "cross"},
+    ),
+    "tokenize": ({"text"}, {"tokens", "truncated"}),
+    "search": ({"tokens"}, {"tokens", "score"}),
+    "detokenize": ({"tokens"}, {"translation"}),
+    "info": ({"text"}, {"card"}),
+}  # fmt: skip
+"""Inputs and outputs of each, which servers, the app and other people's clients rely on."""
+
+
+@pytest.fixture(scope="module")
+def served(tiny_export: Path) -> Any:
+    return tf.saved_model.load(str(tiny_export / "1"))
+
+
+def test_the_signatures_are_those_that_are_promised(served: Any) -> None:
+    found = {
+        name: (set(signature.structured_input_signature[1]), set(signature.structured_outputs))
+        for name, signature in served.signatures.items()
+    }
+    assert found == SIGNATURES
+    for signature in served.signatures.values():
+        inputs = signature.structured_input_signature[1].values()
+        for spec in (*inputs, *signature.structured_outputs.values()):
+            assert spec.shape.rank >= 1  # no scalar, and the batch is first
+            assert spec.shape[0] is None
+        assert not any(name.endswith("_bytes") for name in signature.structured_outputs)
+
+
+def test_the_stages_one_after_another_are_the_translation(served: Any) -> None:
+    text = tf.constant(SENTENCES[:20])
+    call = served.signatures
+    source = call["tokenize"](text=text)
+    found = call["search"](tokens=source["tokens"])
+    whole = call["serving_default"](text=text)
+    translation = call["detokenize"](tokens=found["tokens"])["translation"]
+    np.testing.assert_array_equal(translation, whole["translation"])
+    np.testing.assert_allclose(found["score"], whole["score"], atol=1e-6)
+    np.testing.assert_array_equal(source["truncated"], whole["truncated"])
+
+
+def test_requests_that_the_server_merges_get_their_own_answers(served: Any) -> None:
+    """Rows of several requests one after another, filled up with row 0 to a size allowed."""
+    requests = [SENTENCES[:3], SENTENCES[50:51], SENTENCES[-4:]]
+    rows = [text for request in requests for text in request]
+    rows += rows[:1] * (16 - len(rows))
+    for name in ("serving_default", "greedy", "nbest"):
+        call = served.signatures[name]
+        merged = {key: value.numpy() for key, value in call(text=tf.constant(rows)).items()}
+        start = 0
+        for request in requests:
+            alone = call(text=tf.constant(request))
+            for key, value in merged.items():
+                part = value[start : start + len(request)]
+                if value.dtype.kind == "f":
+                    np.testing.assert_allclose(part, alone[key], atol=1e-4)
+                else:
+                    np.testing.assert_array_equal(part, alone[key])
+            start += len(request)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (inputs, _) in SIGNATURES.items() if "text" in inputs]
+)
+def test_an_empty_batch_gives_an_empty_batch(served: Any, name: str) -> None:
+    empty = {key: tf.constant([], tf.string) for key in SIGNATURES[name][0]}
+    for value in served.signatures[name](**empty).values():
+        assert value.shape[0] == 0
+
+
+def test_info_is_the_card(served: Any, tiny_export: Path) -> None:
+    cards = served.signatures["info"](text=tf.constant(["", "x"]))["card"].numpy()
+    card = json.loads((tiny_export / "1" / "assets.extra" / "model_card.json").read_text())
+    assert [json.loads(each) for each in cards] == [card, card]
+
+
+def test_the_certificate_lies_in_the_export(tiny_export: Path) -> None:
+    certificate = json.loads((tiny_export / "1" / "assets.extra" / "parity.json").read_text())
+    assert certificate["texts"] > 200
+    assert set(certificate["largest_difference"]) == set(SIGNATURES)
+    assert max(certificate["largest_difference"].values()) <= 1e-4
+    assert certificate["warm_up_requests"] == 21
+    assert "SentencepieceTokenizeOp" in certificate["operations"]
+
+
 def test_the_card_tells_languages_configuration_and_step(tiny_export: Path, tiny_run: Path) -> None:
     card = json.loads((tiny_export / "1" / "assets.extra" / "model_card.json").read_text())
     assert (card["source"], card["target"], card["step"]) == ("en", "de", 12)
     assert card["config"] == Run(tiny_run).config().model_dump(mode="json")
 
 
-def test_the_next_export_is_the_next_version(call: Call, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "7").mkdir()
-    call(export, f"--model={tiny_run}", f"--output={tmp_path}")
+def test_the_next_export_is_the_next_version_and_old_ones_go(
+    call: Call, tiny_run: Path, tmp_path: Path
+) -> None:
+    for version in ("3", "7"):
+        (tmp_path / version).mkdir()
+    with pytest.raises(UsageError, match=r"--version=7: .*/7 is there already"):
+        call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--version=7")
+    call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--keep=2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["7", "8"]
     assert (tmp_path / "8" / "saved_model.pb").is_file()
 

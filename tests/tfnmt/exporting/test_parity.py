@@ -1,0 +1,102 @@
+"""The certificate: what is not the same is not published."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfnmt.decoding.translator import Translator
+from tfnmt.errors import UserError
+from tfnmt.exporting.card import make_card
+from tfnmt.exporting.models import find_run
+from tfnmt.exporting.parity import _compare, _unserved, certify
+from tfnmt.exporting.saved_model import ServedTranslator, publish
+
+TEXTS = ["the dog sleeps in the house", "", "a cat"]
+REPORT = {"text_operations": [], "operations": [], "bound": [], "ours": []}
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run: Path) -> Translator:
+    return find_run(tiny_run).load_translator()
+
+
+def test_an_export_of_other_weights_is_refused_with_the_first_difference(
+    translator: Translator, tiny_export: Path
+) -> None:
+    graphs = ServedTranslator(translator, {}).graphs
+    graphs.pop("info")  # another card
+    assert certify(graphs, TEXTS, tiny_export / "1")["texts"] == 3
+    weights = translator.transformer.output_embedding.table
+    before = weights.numpy()
+    weights.assign(before + 0.1 * np.random.default_rng(0).standard_normal(before.shape))
+    try:
+        with pytest.raises(UserError, match=r"\.\w+: the run says .*, the export .*, of \{"):
+            certify(graphs, TEXTS, tiny_export / "1")
+    finally:
+        weights.assign(before)
+
+
+def test_what_differs_is_not_published(
+    translator: Translator, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfnmt.exporting.parity.TOLERANCE", -1.0)
+    with pytest.raises(UserError, match="nothing was published"):
+        publish(translator, make_card(find_run(tiny_run)), TEXTS, tmp_path / "1")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "message"),
+    [
+        (np.array([b"a", b"b"]), np.array([b"a", b"c"]), 'run says "b", the export "c"'),
+        (np.array([1, 2]), np.array([1, 3]), 'run says "2"'),
+        (np.array([1.0, 2.0]), np.array([1.0, 2.001]), 'run says "2.0"'),
+        (np.zeros([2, 3]), np.zeros([2, 4]), r"shape \(2, 4\)"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_difference_is_seen(ours: Any, theirs: Any, message: str) -> None:
+    inputs = {"text": np.array([b"one", b"two"], object)}
+    assert _compare("greedy", inputs, {"x": ours}, {"x": ours}) == 0
+    with pytest.raises(UserError, match=message):
+        _compare("greedy", inputs, {"x": ours}, {"x": theirs})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"text_operations": ["SentencepieceOp"]}, []),
+        ({"text_operations": ["TFText>RoundRobinTrim"]}, ["operation TFText>RoundRobinTrim"]),
+        ({"operations": ["MatMul", "EagerPyFunc"]}, ["operation EagerPyFunc"]),
+        ({"bound": ["x is bound to /GPU:0"]}, ["x is bound to /GPU:0"]),
+        ({"ours": ["tfnmt"]}, ["the fresh process has imported tfnmt"]),
+    ],
+)
+def test_what_a_server_cannot_run_is_seen(change: dict[str, Any], told: list[str]) -> None:
+    assert _unserved({**REPORT, **change}) == told
+
+
+def test_a_graph_for_one_device_or_for_xla_is_refused(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.weight = tf.Variable(1.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="text")])
+    def placed(text: Any) -> Any:
+        with tf.device("/GPU:0"):
+            return {"twice": 2 * text + module.weight}
+
+    compiled = tf.function(
+        lambda text: {"twice": 2 * text + module.weight},
+        input_signature=[tf.TensorSpec([None], tf.float32, name="text")], jit_compile=True,
+    )  # fmt: skip
+    module.graphs = {"placed": placed, "compiled": compiled}
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures=module.graphs)
+    from tfnmt.exporting.parity import _ask
+
+    calls = [("placed", {"text": np.ones(2, "f4")})]
+    bound = _ask(tmp_path / "1", calls, sys.executable)["bound"]
+    assert any("is bound to" in line for line in bound)
+    assert any("is compiled by XLA" in line for line in bound)

@@ -1,0 +1,97 @@
+"""A bundle: a run that can be given away, as one archive, and got back by a name or a URL.
+
+In the archive, below a folder of the bundle's name:
+
+config.yaml  tokenizer.model  averaged/<step>/   what translating needs: a run folder
+model_card.json                                  languages, limits, evaluations, versions
+LICENCE.txt                                      the terms of the training text and its sources
+"""
+
+import io
+import json
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tfnmt.config import dump_config
+from tfnmt.data.downloads import Download, fetch
+from tfnmt.errors import UserError
+from tfnmt.progress import say
+from tfnmt.run import Run, snapshot_is_whole, written_aside
+
+MODELS: dict[str, Download] = {}
+"""Bundles that are known by a name; the checksum of each is pinned."""
+
+ENDING = ".tar.gz"
+CARD = "model_card.json"
+LICENCE = "LICENCE.txt"
+
+
+def write_bundle(run: Run, card: dict[str, Any], path: Path) -> None:
+    """Packs what a run translates with; the same run gives the same bytes."""
+    weights = run.weights()
+    files = {
+        "config.yaml": dump_config(run.config()).encode(),
+        "tokenizer.model": run.tokenizer_path.read_bytes(),
+        CARD: (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode(),
+        LICENCE: _licence(card).encode(),
+    }
+    for file in sorted(weights.parent.iterdir()):
+        files[f"averaged/{weights.parent.name}/{file.name}"] = file.read_bytes()
+    folder = path.name.removesuffix(ENDING)
+    with written_aside(path) as aside, tarfile.open(aside, "w:gz", compresslevel=6) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{folder}/{name}")  # no owner, and 1970
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def find_bundle(model: str, cache: Path) -> Path | None:
+    """The run folder of a bundle, by its name or its URL, fetched where it is not yet there.
+
+    None where the model is neither.
+    """
+    download = MODELS.get(model) or _by_url(model)
+    if download is None:
+        return None
+    folder = cache / download.file_name.removesuffix(ENDING)
+    if not (folder / "config.yaml").is_file():
+        archive = fetch(download, cache)
+        _unpack(archive, folder)
+        say(f"{model}: kept in {folder}; {(folder / LICENCE).read_text().splitlines()[0]}")
+    return folder
+
+
+def _by_url(model: str) -> Download | None:
+    is_url = urlsplit(model).scheme in ("http", "https")
+    return Download(model, size=0) if is_url else None
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpacks a bundle aside and gives it its name when it is whole."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        try:
+            with tarfile.open(archive) as members:
+                members.extractall(scratch, filter="data")  # which no path leaves
+        except (tarfile.TarError, OSError, EOFError) as error:
+            raise UserError(f"{archive}: not a bundle ({error}); remove it") from error
+        found = list(Path(scratch).iterdir())
+        if len(found) != 1 or not (found[0] / "config.yaml").is_file():
+            raise UserError(f"{archive}: not a bundle (no run folder in it); remove it")
+        weights = Run(found[0]).weights()
+        if not snapshot_is_whole(weights.parent):
+            raise UserError(f"{archive}: its weights are damaged; remove it and fetch it again")
+        shutil.move(found[0], folder)
+
+
+def _licence(card: dict[str, Any]) -> str:
+    data = card["training_data"]
+    return (
+        f"Trained on {data['corpus']}: {data['licence']}\n\n"
+        f"{card['source']} to {card['target']}, run {card['run']}, step {card['step']}, made by "
+        f"tfnmt {card['versions']['tfnmt']}.\nThe terms of the text above hold for what is made "
+        "with these weights as far as the law where you are says so.\n"
+    )

@@ -1,0 +1,142 @@
+"""Parity: an export says what its run says, or it is not published."""
+
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfnmt.decoding.lines import batches
+from tfnmt.errors import UserError
+from tfnmt.exporting import fresh
+
+Arrays = dict[str, np.ndarray]
+Call = tuple[str, Arrays]
+
+TOLERANCE = 1e-4
+"""How far two numbers may lie apart; strings and ids must be the same."""
+
+CHARACTERS = 4096
+"""Rows x the longest text of a call: few texts wait for the longest."""
+
+SHOWN_ROWS = 10
+"""Rows of a call for `attention`, whose answer is large."""
+
+TEXT_OPERATIONS = {
+    "SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp",
+}  # fmt: skip
+"""Of those that only tensorflow_text brings, what an export needs: every TensorFlow Serving has
+them.
+"""
+
+UNSERVED = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "XlaLaunch", "XlaLaunchV2"}
+"""Operations that TensorFlow Serving cannot run."""
+
+
+def certify(
+    graphs: Mapping[str, Any], texts: Sequence[str], folder: Path, python: str = sys.executable
+) -> dict[str, Any]:
+    """Compares what graphs answer to some texts with what the SavedModel in a folder answers.
+
+    The folder is looked at from a fresh process, which may be that of another Python. Returns the
+    certificate; raises a UserError with the first difference.
+    """
+    calls = list(_calls(graphs, texts))
+    expected = [_arrays(graphs[name](**_tensors(inputs))) for name, inputs in calls]
+    report = _ask(folder, calls, python)
+    problems = [f"{what}; a server cannot run it" for what in _unserved(report)]
+    if problems:
+        raise UserError(*problems)
+    differences = dict.fromkeys(graphs, 0.0)
+    for (name, inputs), ours, theirs in zip(calls, expected, report["outputs"], strict=True):
+        apart = _compare(name, inputs, ours, theirs)
+        differences[name] = max(differences[name], apart)
+    return {
+        "texts": len(texts),
+        "calls": len(calls),
+        "largest_difference": differences,
+        "operations": report["operations"],
+    }
+
+
+def _calls(graphs: Mapping[str, Any], texts: Sequence[str]) -> Iterator[Call]:
+    """Every graph with inputs that it asks for: texts, their translations, ids."""
+    for rows in batches([len(text) for text in texts], CHARACTERS):
+        text = _strings([texts[row] for row in rows])
+        translation = graphs["greedy"](text=tf.constant(text))["translation"].numpy()
+        tokens = graphs["tokenize"](text=tf.constant(text))["tokens"].numpy()
+        inputs = {"text": text, "translation": translation, "tokens": tokens}
+        for name, graph in graphs.items():
+            asked = [spec.name for spec in graph.input_signature]
+            shown = slice(SHOWN_ROWS if name == "attention" else None)
+            yield name, {key: inputs[key][shown] for key in asked}
+
+
+def _ask(folder: Path, calls: list[Call], python: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        paths = Path(scratch) / "calls", Path(scratch) / "answers"
+        paths[0].write_bytes(pickle.dumps(calls))
+        command = [python, "-P", fresh.__file__, str(folder), *map(str, paths)]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            last = (process.stderr.strip() or "no message").splitlines()[-1]
+            raise UserError(f"{folder}: cannot be loaded in a fresh process: {last}")
+        report: dict[str, Any] = pickle.loads(paths[1].read_bytes())
+    return report
+
+
+def _unserved(report: dict[str, Any]) -> list[str]:
+    """What of a report would keep a server from running the graph."""
+    unknown = set(report["text_operations"]) - TEXT_OPERATIONS
+    forbidden = UNSERVED & set(report["operations"])
+    return [
+        *(f"operation {name}" for name in sorted(unknown | forbidden)),
+        *report["bound"],
+        *(f"the fresh process has imported {name}" for name in report["ours"]),
+    ]
+
+
+def _compare(name: str, inputs: Arrays, ours: Arrays, theirs: Arrays) -> float:
+    """The largest difference of numbers; raises at the first that counts."""
+    largest = 0.0
+    for key, expected in ours.items():
+        found = theirs[key]
+        if expected.shape != found.shape:
+            raise UserError(f"{name}.{key}: shape {found.shape}, but the run's {expected.shape}")
+        if np.issubdtype(expected.dtype, np.floating):
+            apart = np.abs(expected - found)
+            largest = max(largest, float(apart.max(initial=0.0)))
+            wrong = apart > TOLERANCE
+        else:
+            wrong = expected != found
+        if wrong.any():
+            row = int(np.argwhere(wrong)[0][0])
+            shown = {side: _shown(values[row]) for side, values in inputs.items()}
+            raise UserError(
+                f"{name}.{key}: the run says {_shown(expected[row])}, the export "
+                f"{_shown(found[row])}, of {shown}; nothing was published"
+            )
+    return largest
+
+
+def _shown(value: Any) -> str:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return json.dumps(text[:200], ensure_ascii=False)
+
+
+def _strings(texts: Sequence[str]) -> np.ndarray:
+    return np.array([text.encode(errors="replace") for text in texts], dtype=object)
+
+
+def _tensors(arrays: Arrays) -> dict[str, Any]:
+    return {key: tf.constant(value) for key, value in arrays.items()}
+
+
+def _arrays(tensors: Mapping[str, Any]) -> Arrays:
+    return {key: value.numpy() for key, value in tensors.items()}
