@@ -1,0 +1,634 @@
+"""The interface that clients of a served model rely on, over real sockets.
+
+Against the stand-in of tests/serving, or a TensorFlow Serving that TFNMT_TFSERVING_URL names
+(http://host:8501/v1/models/NAME; its gRPC by TFNMT_TFSERVING_GRPC as host:8500).
+"""
+
+import base64
+import json
+import math
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import requests
+import tensorflow as tf
+import yaml
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from tfnmt.data import toy
+
+ROOT = Path(__file__).parents[2]
+STANDIN = ROOT / "tests" / "serving" / "standin.py"
+CLIENTS = ROOT / "export" / "clients"
+REAL_URL = os.environ.get("TFNMT_TFSERVING_URL")
+REAL_GRPC = os.environ.get("TFNMT_TFSERVING_GRPC")
+
+SENTENCES = [source for source, _ in islice(toy.pairs("test"), 40)]
+TEXTS = [*SENTENCES[:2], "", "Ünseen wörds 😀"]
+NO_UTF8 = b"a\xff\xc3(b\x00c"
+NOT_FOUND = -1e9
+
+TRANSLATION = {"translation": str, "score": float, "truncated": bool}
+PIECES = {"source_pieces": list, "target_pieces": list, "source_length": int, "target_length": int}
+SIGNATURES = {
+    "serving_default": (("text",), TRANSLATION),
+    "greedy": (("text",), TRANSLATION),
+    "nbest": (("text",), {"translations": list, "scores": list, "truncated": bool}),
+    "align": (
+        ("text", "translation"), {**PIECES, "attention": list, "token_log_probs": list},
+    ),
+    "attention": (
+        ("text", "translation"), {**PIECES, "encoder": list, "decoder": list, "cross": list},
+    ),
+    "tokenize": (("text",), {"tokens": list, "truncated": bool}),
+    "info": (("text",), {"card": str}),
+}  # fmt: skip
+"""Those that take texts: inputs, and what a row of the answer holds."""
+
+needs_grpc = pytest.mark.skipif(
+    bool(REAL_URL and not REAL_GRPC), reason="TFNMT_TFSERVING_GRPC does not say where its gRPC is"
+)
+of_standin = pytest.mark.skipif(bool(REAL_URL), reason="a real server was not started for it")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a model is served."""
+
+    url: str
+    grpc: str
+    pid: int = 0
+
+    @property
+    def model(self) -> str:
+        return self.url.rpartition("/")[2]
+
+    def post(self, body: Any, path: str = ":predict") -> requests.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return requests.post(self.url + path, data=content, timeout=60)
+
+    def predict(self, **body: Any) -> Any:
+        answer = self.post(body)
+        assert answer.status_code == 200, answer.text
+        (content,) = json.loads(answer.content.decode("utf-8"), parse_constant=pytest.fail).values()
+        return content
+
+    def ask_grpc(
+        self, signature: str, inputs: dict[str, Any], model: str | None = None, seconds: float = 60
+    ) -> dict[str, Any]:
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = model or self.model
+        request.model_spec.signature_name = signature
+        for name, values in inputs.items():
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(values))
+        with grpc.insecure_channel(self.grpc) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            response = stub.Predict(request, timeout=seconds)
+        return {name: tf.make_ndarray(tensor) for name, tensor in response.outputs.items()}
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    if REAL_URL:
+        yield Server(REAL_URL.rstrip("/"), REAL_GRPC or "")
+        return
+    export = request.getfixturevalue("tiny_export")
+    with standin(export, "--label=stable=1", "--enable_model_warmup=false") as started:
+        yield started
+
+
+@contextmanager
+def standin(export: Path, *arguments: str) -> Iterator[Server]:
+    """A stand-in's process, while it is needed."""
+    command = [sys.executable, str(STANDIN), f"--model={export}", *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            assert line, "the stand-in did not start"
+            ports = json.loads(line)
+            url = f"http://127.0.0.1:{ports['rest']}/v1/models/demo"
+            yield Server(url, f"127.0.0.1:{ports['grpc']}", ports["pid"])
+            assert process.poll() is None, "the stand-in has ended"
+        finally:
+            process.terminate()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, numbers nearly."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-4)
+    return one == other
+
+
+def rows_of(columns: Any) -> list[Any]:
+    """The columns of an answer as the rows that the other form has."""
+    if isinstance(columns, list):
+        return columns
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+# What a client asks first.
+
+
+def test_the_model_says_that_it_is_available(server: Server) -> None:
+    answer = requests.get(server.url, timeout=60)
+    assert answer.status_code == 200
+    (version,) = answer.json()["model_version_status"]
+    assert version["state"] == "AVAILABLE"
+    assert version["version"].isdigit()
+    assert version["status"] == {"error_code": "OK", "error_message": ""}
+
+
+def test_the_metadata_tell_signatures_and_types(server: Server) -> None:
+    metadata = requests.get(f"{server.url}/metadata", timeout=60).json()
+    assert metadata["model_spec"]["name"] == server.model
+    found = metadata["metadata"]["signature_def"]["signature_def"]
+    for name, (inputs, outputs) in SIGNATURES.items():
+        assert set(found[name]["inputs"]) == set(inputs)
+        assert set(found[name]["outputs"]) == set(outputs)
+        for tensor in [*found[name]["inputs"].values(), *found[name]["outputs"].values()]:
+            assert tensor["tensor_shape"]["dim"][0]["size"] == "-1"
+
+
+@of_standin
+def test_the_health_check_of_the_kit_tells_whether_the_server_is_there(server: Server) -> None:
+    kit = yaml.safe_load((ROOT / "export" / "compose.yaml").read_text())
+    _, *command, script = kit["services"]["serving"]["healthcheck"]["test"]
+    port = server.url.split(":")[2].partition("/")[0]
+    for number, healthy in ((port, True), ("9", False)):
+        done = subprocess.run(
+            [*command, script.replace("8501", number)], stderr=subprocess.DEVNULL, timeout=60
+        )
+        assert (done.returncode == 0) == healthy
+
+
+# Every signature, in every form.
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_signature_gives_the_same_in_rows_in_columns_and_over_grpc(
+    server: Server, name: str
+) -> None:
+    inputs, outputs = SIGNATURES[name]
+    instances = [dict.fromkeys(inputs, text) for text in TEXTS]
+    rows = server.predict(signature_name=name, instances=instances)
+    assert len(rows) == len(TEXTS)
+    for row in rows:
+        values = row if len(outputs) > 1 else dict.fromkeys(outputs, row)  # one goes unnamed
+        assert {alias: type(value) for alias, value in values.items()} == outputs
+    columns = dict.fromkeys(inputs, TEXTS)
+    assert same(rows, rows_of(server.predict(signature_name=name, inputs=columns)))
+    if server.grpc:
+        tensors = server.ask_grpc(name, columns)
+        answer = {alias: plain(tensor) for alias, tensor in tensors.items()}
+        assert same(rows, rows_of(answer if len(outputs) > 1 else answer[next(iter(outputs))]))
+
+
+def plain(tensor: np.ndarray) -> Any:
+    """As JSON has it."""
+    return json.loads(json.dumps(tensor.tolist(), default=bytes.decode))
+
+
+def test_a_single_input_needs_no_name(server: Server) -> None:
+    named = server.predict(instances=[{"text": text} for text in TEXTS])
+    assert same(named, server.predict(instances=TEXTS))
+    assert same(named, rows_of(server.predict(inputs=TEXTS)))
+
+
+def test_base64_is_the_text_that_it_encodes(server: Server) -> None:
+    packed = [{"b64": base64.b64encode(text.encode()).decode()} for text in TEXTS]
+    plainly = server.predict(instances=TEXTS)
+    assert same(plainly, server.predict(instances=[{"text": text} for text in packed]))
+    assert same(plainly, server.predict(instances=packed))
+    assert same(plainly, rows_of(server.predict(inputs={"text": packed})))
+
+
+def test_the_three_stages_make_the_translation(server: Server) -> None:
+    source = server.predict(signature_name="tokenize", inputs=TEXTS)
+    found = server.predict(signature_name="search", inputs=source["tokens"])
+    texts = server.predict(signature_name="detokenize", instances=found["tokens"])
+    whole = server.predict(inputs=TEXTS)
+    assert texts == whole["translation"]
+    assert same(found["score"], whole["score"])
+    assert source["truncated"] == whole["truncated"]
+
+
+def test_the_card_comes_with_every_row(server: Server) -> None:
+    one, other = server.predict(signature_name="info", instances=["", "a"])
+    assert one == other
+    assert {"source", "target", "evaluations"} <= set(json.loads(one))
+
+
+def test_an_empty_text_gives_an_empty_translation(server: Server) -> None:
+    for name in ("serving_default", "greedy"):
+        (row,) = server.predict(signature_name=name, instances=[""])
+        assert row == {"translation": "", "score": 0.0, "truncated": False}
+
+
+def test_the_n_best_come_in_order_and_what_was_not_found_is_empty(server: Server) -> None:
+    best = server.predict(signature_name="serving_default", instances=TEXTS)
+    for row, first in zip(
+        server.predict(signature_name="nbest", instances=TEXTS), best, strict=True
+    ):
+        assert row["translations"][0] == first["translation"]
+        assert row["scores"] == sorted(row["scores"], reverse=True)
+        for text, score in zip(row["translations"], row["scores"], strict=True):
+            assert score > NOT_FOUND or text == ""
+
+
+def test_a_text_that_is_too_long_is_cut_and_says_so(server: Server) -> None:
+    rows = server.predict(signature_name="greedy", instances=["a b c " * 2000, "a"])
+    assert [row["truncated"] for row in rows] == [True, False]
+
+
+def test_what_is_no_text_is_translated_all_the_same(server: Server) -> None:
+    packed = {"b64": base64.b64encode(NO_UTF8).decode()}
+    lone = b'{"instances": ["a \\udc00 b", "a\\u0000b"]}'  # half of a surrogate pair, and NUL
+    assert len(server.predict(instances=[packed, "a"])) == 2
+    assert server.post(lone).status_code == 200
+    assert len(server.post(b'{"instances": ["' + NO_UTF8[:5] + b'"]}').json()["predictions"]) == 1
+
+
+@of_standin
+@pytest.mark.slow
+def test_what_is_served_is_what_was_exported(server: Server, tiny_export: Path) -> None:
+    import tensorflow_text  # noqa: F401  its operations
+
+    loaded = tf.saved_model.load(str(tiny_export / "1"))
+    for name in ("serving_default", "greedy"):
+        expected = loaded.signatures[name](text=tf.constant(TEXTS))
+        columns = {alias: plain(tensor.numpy()) for alias, tensor in expected.items()}
+        assert same(rows_of(columns), server.predict(signature_name=name, instances=TEXTS))
+
+
+def test_versions_and_labels_are_paths(server: Server) -> None:
+    status = requests.get(server.url, timeout=60).json()
+    version = status["model_version_status"][0]["version"]
+    body = {"instances": TEXTS}
+    expected = server.post(body).json()
+    assert same(server.post(body, f"/versions/{version}:predict").json(), expected)
+    if not REAL_URL:
+        assert same(server.post(body, "/labels/stable:predict").json(), expected)
+    assert server.post(body, "/labels/nosuch:predict").status_code == 400
+    assert server.post(body, "/versions/99999:predict").status_code == 404
+
+
+def test_many_at_once_are_answered_as_one_alone(server: Server) -> None:
+    alone = [server.predict(signature_name="greedy", instances=[text]) for text in SENTENCES[:8]]
+    with ThreadPoolExecutor(16) as pool:
+        answers = pool.map(
+            lambda number: server.predict(
+                signature_name="greedy", instances=[SENTENCES[number % 8]]
+            ),
+            range(64),
+        )
+        for number, answer in enumerate(answers):
+            assert same(answer, alone[number % 8])
+
+
+# Errors.
+
+BAD_BODIES = {
+    "malformed JSON": b'{"instances": [',
+    "no JSON": b"instances=a",
+    "nothing": b"",
+    "a list": b"[]",
+    "no rows": {"instances": []},
+    "neither form": {"rows": ["a"]},
+    "both forms": {"instances": ["a"], "inputs": ["a"]},
+    "unknown signature": {"instances": ["a"], "signature_name": "nosuch"},
+    "signature of a wrong type": {"instances": ["a"], "signature_name": 1},
+    "wrong name": {"instances": [{"txt": "a"}]},
+    "wrong name in columns": {"inputs": {"txt": ["a"]}},
+    "a name too many": {"instances": [{"text": "a", "beam": 4}]},
+    "an input is missing": {"instances": [{"text": "a"}], "signature_name": "align"},
+    "no names for two inputs": {"instances": ["a"], "signature_name": "align"},
+    "a number": {"instances": [1]},
+    "null": {"instances": [None]},
+    "named and not": {"instances": [{"text": "a"}, "b"]},
+    "lists in lists": {"instances": [["a"], ["b"]]},
+    "uneven lists": {"inputs": [["a"], ["b", "c"]]},
+    "a scalar": {"inputs": "a"},
+    "no base64": {"instances": [{"b64": "?"}]},
+    "half a surrogate pair": b'{"instances": ["\\ud800"]}',
+}
+
+
+@pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
+def test_a_bad_request_is_refused_with_a_reason(server: Server, body: Any) -> None:
+    answer = server.post(body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["nosuch:predict", "nosuch", "nosuch/metadata"])
+def test_an_unknown_model_is_not_found(server: Server, path: str) -> None:
+    url = f"{server.url.rpartition('/')[0]}/{path}"
+    if path.endswith(":predict"):
+        answer = requests.post(url, json={"instances": ["a"]}, timeout=60)
+    else:
+        answer = requests.get(url, timeout=60)
+    assert answer.status_code == 404
+    assert "nosuch" in answer.json()["error"]
+
+
+def test_a_server_that_has_refused_goes_on(server: Server) -> None:
+    with requests.Session() as session:  # over one connection
+        for body, status in ((b"{", 400), (b'{"inputs": ["a"]}', 200), (b"", 400)) * 2:
+            answer = session.post(f"{server.url}:predict", data=body, timeout=60)
+            assert answer.status_code == status
+
+
+# gRPC.
+
+
+@needs_grpc
+def test_grpc_tells_status_and_signatures(server: Server) -> None:
+    with grpc.insecure_channel(server.grpc) as channel:
+        status = get_model_status_pb2.GetModelStatusRequest()
+        status.model_spec.name = server.model
+        models = model_service_pb2_grpc.ModelServiceStub(channel)
+        (version,) = models.GetModelStatus(status, timeout=60).model_version_status
+        metadata = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        metadata.model_spec.name = server.model
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        found = stub.GetModelMetadata(metadata, timeout=60).metadata["signature_def"]
+    assert version.state == get_model_status_pb2.ModelVersionStatus.AVAILABLE
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert found.Unpack(signatures)
+    assert set(SIGNATURES) <= set(signatures.signature_def)
+
+
+@needs_grpc
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ({"signature": "greedy", "inputs": {"text": ["a"]}, "model": "nosuch"}, "NOT_FOUND"),
+        ({"signature": "nosuch", "inputs": {"text": ["a"]}}, "FAILED_PRECONDITION"),
+        ({"signature": "greedy", "inputs": {"txt": ["a"]}}, "INVALID_ARGUMENT"),
+        ({"signature": "greedy", "inputs": {}}, "INVALID_ARGUMENT"),
+        ({"signature": "greedy", "inputs": {"text": [1]}}, "INVALID_ARGUMENT"),
+        ({"signature": "greedy", "inputs": {"text": "a"}}, "INVALID_ARGUMENT"),
+    ],
+    ids=["model", "signature", "name", "missing", "type", "shape"],
+)
+def test_grpc_names_what_is_wrong(server: Server, call: dict[str, Any], code: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        server.ask_grpc(**call)
+    assert caught.value.code().name == code
+    assert caught.value.details()
+
+
+@needs_grpc
+def test_grpc_takes_any_bytes_and_no_rows(server: Server) -> None:
+    assert len(server.ask_grpc("greedy", {"text": [NO_UTF8, b"a"]})["translation"]) == 2
+    empty = server.ask_grpc("greedy", {"text": np.array([], object)})
+    assert {tensor.shape for tensor in empty.values()} == {(0,)}
+
+
+# The clients.
+
+
+def run_client(*command: object, lines: str = "", **variables: str) -> Any:
+    environment = {**os.environ, "NO_PROXY": "127.0.0.1", **variables}
+    return subprocess.run(
+        [*map(str, command)], input=lines, env=environment, capture_output=True, text=True,
+        encoding="utf-8", timeout=120,
+    )  # fmt: skip
+
+
+def rest_client(server: Server, *arguments: str, lines: str = "") -> Any:
+    return run_client(
+        sys.executable, CLIENTS / "rest.py", f"--url={server.url}", *arguments, lines=lines
+    )
+
+
+def grpc_client(server: Server, *arguments: str, lines: str = "") -> Any:
+    flags = (f"--server={server.grpc}", f"--model={server.model}")
+    return run_client(sys.executable, CLIENTS / "grpc_client.py", *flags, *arguments, lines=lines)
+
+
+def curl_client(server: Server, *arguments: str, lines: str = "") -> Any:
+    """With the answer's JSON reduced to its lines."""
+    if not shutil.which("curl"):
+        pytest.skip("there is no curl here")
+    done = run_client(CLIENTS / "translate.sh", *arguments, lines=lines, TFNMT_URL=server.url)
+    if done.returncode == 0:
+        rows = json.loads(done.stdout)["predictions"]
+        done.stdout = "".join(f"{row['translation']}\n" for row in rows)
+    return done
+
+
+CLIENT_NAMES = [
+    "rest_client",
+    "curl_client",
+    pytest.param("grpc_client", marks=[needs_grpc, pytest.mark.slow]),  # it loads TensorFlow
+]
+
+
+@pytest.fixture(params=CLIENT_NAMES)
+def client(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return globals()[request.param]
+
+
+@pytest.mark.parametrize("given", ["arguments", "lines"])
+def test_a_client_translates_arguments_and_lines(
+    server: Server, client: Callable[..., Any], given: str
+) -> None:
+    texts = [*TEXTS, 'a "quoted" \\ text']
+    done = (
+        client(server, *texts) if given == "arguments" else client(server, lines="\n".join(texts))
+    )
+    assert done.returncode == 0, done.stderr
+    expected = [row["translation"] for row in server.predict(instances=texts)]
+    assert done.stdout.splitlines() == expected
+
+
+def test_a_client_says_what_is_wrong_in_a_line(server: Server, client: Callable[..., Any]) -> None:
+    unknown = Server(f"{server.url}-nosuch", server.grpc)
+    done = client(unknown, "a")
+    assert done.returncode != 0
+    assert f"Servable not found for request: Latest({unknown.model})" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+class BusyServer(ThreadingHTTPServer):
+    """Refuses some times, then translates everything as 'done'."""
+
+    def __init__(self, refusals: int, status: int = 503) -> None:
+        super().__init__(("127.0.0.1", 0), BusyHandler)
+        self.refusals = refusals
+        self.status = status
+        self.requests = 0
+
+    @property
+    def address(self) -> Server:
+        return Server(f"http://127.0.0.1:{self.server_port}/v1/models/demo", "")
+
+    def __enter__(self) -> "BusyServer":
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class BusyHandler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.server.requests += 1
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        refused = self.server.requests <= self.server.refusals
+        rows = [{"translation": "done"}] * len(body["instances"])
+        answer = {"error": "the queue is full"} if refused else {"predictions": rows}
+        content = json.dumps(answer).encode()
+        self.send_response(self.server.status if refused else 200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("client", ["rest_client", "curl_client"], indirect=True)
+def test_a_rest_client_asks_a_busy_server_again(client: Callable[..., Any]) -> None:
+    with BusyServer(refusals=2) as busy:
+        done = client(busy.address, "a", "b")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "done\ndone\n"
+        assert busy.requests == 3
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_what_would_only_fail_again_is_asked_once(status: int) -> None:
+    with BusyServer(refusals=9, status=status) as broken:
+        done = rest_client(broken.address, "a")
+        assert done.returncode == 1
+        assert f"{status}, the queue is full" in done.stderr
+        assert broken.requests == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", CLIENT_NAMES, indirect=True)
+def test_a_client_gives_up_where_nobody_listens(client: Callable[..., Any]) -> None:
+    done = client(Server("http://127.0.0.1:9/v1/models/demo", "127.0.0.1:9"), "a")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+class BusyPrediction(prediction_service_pb2_grpc.PredictionServiceServicer):
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self.code = code
+        self.requests = 0
+
+    def Predict(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+        del request
+        self.requests += 1
+        if self.requests <= 2:
+            context.abort(self.code, "the queue is full")
+        return predict_pb2.PredictResponse(outputs={"translation": tf.make_tensor_proto(["done"])})
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"), [("UNAVAILABLE", 3), ("RESOURCE_EXHAUSTED", 3), ("DEADLINE_EXCEEDED", 1)]
+)
+def test_the_grpc_client_asks_a_busy_server_again(code: str, attempts: int) -> None:
+    busy = BusyPrediction(grpc.StatusCode[code])
+    backend = grpc.server(ThreadPoolExecutor(2))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(busy, backend)
+    port = backend.add_insecure_port("127.0.0.1:0")
+    backend.start()
+    client = runpy.run_path(str(CLIENTS / "grpc_client.py"))  # here TensorFlow is loaded already
+    try:
+        with client["connect"](f"127.0.0.1:{port}") as channel:
+            ask = partial(client["translate"], channel, "demo", ["a"], "greedy", 30)
+            if attempts > 1:
+                assert ask() == ["done"]
+            else:
+                with pytest.raises(grpc.RpcError):
+                    ask()
+    finally:
+        backend.stop(None).wait()
+    assert busy.requests == attempts
+
+
+# Longer.
+
+
+@of_standin
+@pytest.mark.slow
+def test_a_request_that_takes_too_long_is_ended(tiny_export: Path) -> None:
+    with standin(tiny_export, "--rest_api_timeout_in_ms=1", "--enable_model_warmup=false") as hasty:
+        assert hasty.post({"instances": SENTENCES}).status_code == 504
+        with pytest.raises(grpc.RpcError) as caught:
+            hasty.ask_grpc("serving_default", {"text": SENTENCES}, seconds=0.02)
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert len(hasty.ask_grpc("greedy", {"text": ["a"]})["translation"]) == 1
+
+
+@of_standin
+@pytest.mark.slow
+def test_hostile_texts_neither_break_the_server_nor_fill_its_memory(tiny_export: Path) -> None:
+    with standin(tiny_export) as started:
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "benchmarks.serving", f"--url={started.url}",
+                "--hostile=500", f"--pid={started.pid}",
+            ],
+            capture_output=True, text=True, cwd=ROOT, timeout=900,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["answered"] + result["refused"] == result["requests"]
+    assert result["memory_mb"][-1] < 1.5 * result["memory_mb"][5]
+
+
+@of_standin
+@pytest.mark.slow
+def test_the_benchmark_counts_what_it_gets(server: Server) -> None:
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "benchmarks.serving", f"--url={server.url}",
+            f"--grpc={server.grpc}", "--seconds=2", "--clients=1,4", "--signature=greedy",
+        ],
+        capture_output=True, text=True, cwd=ROOT, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    loads = [line for line in lines if line["task"] == "serving.load"]
+    assert [(line["protocol"], line["clients"]) for line in loads] == [
+        ("rest", 1), ("rest", 4), ("grpc", 1), ("grpc", 4),
+    ]  # fmt: skip
+    assert all(line["sentences"] and not line["errors"] for line in loads)
+    assert all(line["p50_ms"] <= line["p95_ms"] <= line["p99_ms"] for line in loads)

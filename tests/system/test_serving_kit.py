@@ -1,0 +1,103 @@
+"""What lies in export/: files that TensorFlow Serving reads, and that agree with one another."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+KIT = Path(__file__).parents[2] / "export"
+
+BATCHING = {
+    "max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads",
+    "thread_pool_name", "enable_large_batch_splitting", "max_execution_batch_size",
+    "allowed_batch_sizes", "pad_variable_length_inputs",
+}  # fmt: skip
+"""What the server's BatchingParameters know; their proto is in no package."""
+
+
+def server_config(text: str) -> Any:
+    return text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+
+
+def fields(name: str) -> dict[str, int]:
+    """Numbers of a file of `name { value: number }`."""
+    text = re.sub("#.*", "", (KIT / name).read_text())
+    found = re.findall(r"(\w+) \{ value: (\w+) \}", text)
+    assert len(found) == text.count("{")
+    return {field: int(value) if value.isdigit() else value for field, value in found}
+
+
+@pytest.fixture(scope="module")
+def service() -> dict[str, Any]:
+    services = yaml.safe_load((KIT / "compose.yaml").read_text())["services"]
+    assert set(services) == {"serving"}
+    return services["serving"]
+
+
+def test_the_models_are_where_compose_mounts_them(service: dict[str, Any]) -> None:
+    (model,) = server_config((KIT / "models.config").read_text()).model_config_list.config
+    assert (model.name, model.base_path, model.model_platform) == (
+        "demo", "/models/demo", "tensorflow",
+    )  # fmt: skip
+    assert model.model_version_policy.latest.num_versions == 1
+    mounts = {mount["target"]: mount for mount in service["volumes"]}
+    assert mounts["/models"]["source"] == "./models"
+    assert all(mount["read_only"] for mount in mounts.values())
+
+
+def test_the_example_of_a_canary_is_one(service: dict[str, Any]) -> None:
+    (example,) = re.findall(
+        r"```\n(model_config_list .*?)```", (KIT / "README.md").read_text(), re.S
+    )
+    (model,) = server_config(example).model_config_list.config
+    assert set(model.version_labels.values()) == set(model.model_version_policy.specific.versions)
+    assert "--allow_version_labels_for_unavailable_models=true" in service["command"]
+
+
+def test_batching_is_spelt_as_the_server_spells_it() -> None:
+    values = fields("batching_parameters.txt")
+    assert set(values) <= BATCHING
+    assert values["max_execution_batch_size"] <= values["max_batch_size"]
+
+
+def test_every_file_of_the_kit_that_the_server_is_given_exists(service: dict[str, Any]) -> None:
+    files = [flag.partition("/etc/serving/")[2] for flag in service["command"] if "/etc/" in flag]
+    assert files == ["models.config", "batching_parameters.txt", "monitoring.config"]
+    assert all((KIT / file).is_file() for file in files)
+
+
+def test_the_container_may_do_little_and_is_open_to_this_machine_alone(
+    service: dict[str, Any],
+) -> None:
+    assert service["read_only"] is True
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["mem_limit"]
+    assert service["ports"] == ["127.0.0.1:8500:8500", "127.0.0.1:8501:8501"]
+
+
+def test_the_readme_names_the_same_image(service: dict[str, Any]) -> None:
+    images = re.findall(r"tensorflow/serving:[\w.]+", (KIT / "README.md").read_text())
+    assert images
+    assert set(images) == {service["image"]}
+
+
+def test_the_health_check_asks_where_the_metrics_are(service: dict[str, Any]) -> None:
+    check = service["healthcheck"]["test"]
+    path = re.search('path: "(.*)"', (KIT / "monitoring.config").read_text())[1]
+    assert f"GET {path} HTTP" in check[-1]
+    assert "curl" not in check[-1]
+
+
+def test_the_clients_stand_alone() -> None:
+    for client in (KIT / "clients").glob("*.py"):
+        assert "tfnmt" not in client.read_text()
+    assert (KIT / "clients" / "translate.sh").stat().st_mode & 0o111
+    bash = shutil.which("bash")
+    assert subprocess.run([bash, "-n", KIT / "clients" / "translate.sh"], check=True)
