@@ -37,6 +37,7 @@ from absl import flags
 from tfnmt.data import toy
 from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import run as run_command
+from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 
 Ask = Callable[[str], object]
@@ -373,6 +374,7 @@ def _attack(rest: Rest, total: int, draw: random.Random, pid: int | None) -> boo
         sent += rows
         if sent * 10 // total >= len(memory):
             memory.append(_memory(pid))
+            say(f"{sent:,} of {total:,} texts" + (f", {memory[-1]:,} MB" if pid else ""))
     _print(
         "hostile", texts=sent, requests=sum(verdicts.values()), **verdicts, wrong=wrong[:5],
         seconds=round(time.monotonic() - begun, 1), memory_mb=memory if pid else None,

@@ -5,11 +5,11 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
-from tfnmt.run import write_atomically, written_aside
+from tfnmt.run import written_aside
 
 
 def write_lines(lines: Iterable[str], path: str | None) -> None:
@@ -39,23 +39,34 @@ class GrowingFile:
         self.partial = self.path.with_name(f".{self.path.name}.partial")
         self.job_path = self.path.with_name(f".{self.path.name}.job")
 
-    def begin(self, job: dict[str, Any]) -> None:
-        """Leaves nothing of what was done before."""
+    def held(self) -> IO[str]:
+        """Keeps other writers of the file out until it is closed, or the process ends."""
         if self.path.is_dir():
             raise UsageError(f"{self.path}: a folder; name a file")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.partial.unlink(missing_ok=True)
+            # The job is what is locked: the lines get another name at the end.
+            lock = self.job_path.open("a")
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
-        write_atomically(self.job_path, json.dumps(job).encode())
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise UserError(f"{self.path}: another process is writing it; wait for it") from error
+        return lock
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """Leaves nothing of what was done before."""
+        self.partial.unlink(missing_ok=True)
+        self.job_path.write_text(json.dumps(job))
 
     def resume(self, job: dict[str, Any]) -> int:
         """The number of lines that are done; half a line, which a kill may leave, is cut off."""
         if not self.partial.is_file():
             self.begin(job)
             return 0
-        theirs = json.loads(self.job_path.read_text()) if self.job_path.is_file() else {}
+        theirs = _read(self.job_path)
         differing = [key for key, value in job.items() if theirs.get(key) != value]
         if differing:
             raise UsageError(
@@ -75,12 +86,9 @@ class GrowingFile:
         try:
             # Line by line: whatever ends the process, what was done is there.
             with self.partial.open("a", encoding="utf-8", newline="\n", buffering=1) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 file.writelines(f"{line}\n" for line in lines)
             self.partial.rename(self.path)
             self.job_path.unlink(missing_ok=True)
-        except BlockingIOError as error:
-            raise UserError(f"{self.path}: another process is writing it; wait for it") from error
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror or error}; {self._left}") from error
         except BaseException:
@@ -90,3 +98,12 @@ class GrowingFile:
     @property
     def _left(self) -> str:
         return f"what is done lies in {self.partial}; --resume goes on with it"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a job was; nothing where a kill came before it was noted."""
+    try:
+        job: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return job

@@ -76,12 +76,13 @@ def main(values: Any, positional: list[str]) -> None:
         write_lines(_translate(values, model, lines, 0), values.output)
         return
     file, job = GrowingFile(Path(values.output)), _job(values, model)
-    done = file.resume(job) if values.resume else 0
-    if not values.resume:
-        file.begin(job)
-    if done:
-        say(f"{done:,} lines are done")
-    file.write(_translate(values, model, _lines(positional, values.input), done))
+    with file.held():
+        done = file.resume(job) if values.resume else 0
+        if not values.resume:
+            file.begin(job)
+        if done:
+            say(f"{done:,} lines are done")
+        file.write(_translate(values, model, _lines(positional, values.input), done))
 
 
 def _check(values: Any, positional: list[str]) -> None:
@@ -211,7 +212,9 @@ def _lines(texts: list[str], path: str | None) -> Iterable[str]:
             return read_lines(Path(path), errors="replace")
     if sys.stdin.isatty():
         say("reading lines from the terminal; Ctrl-D ends them")
-    return decode_lines(sys.stdin.buffer, "stdin", errors="replace")
+    # Not sys.stdin.buffer: a thread that waits there would not let Python end.
+    stdin = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+    return decode_lines(stdin, "stdin", errors="replace")
 
 
 def _count_lines(path: Path) -> int:

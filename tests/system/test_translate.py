@@ -143,9 +143,6 @@ def test_a_line_comes_out_before_the_next_one_goes_in(stream: Stream) -> None:
     assert stream.process.returncode == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the reading thread holds sys.stdin when Python ends: see the report"
-)
 def test_ctrl_c_ends_a_stream_that_waits_for_a_line(stream: Stream) -> None:
     assert stream.ask("a dog").endswith(b"\n")
     stream.process.send_signal(signal.SIGINT)

@@ -1,5 +1,4 @@
 import gzip
-import io
 import json
 import os
 import sys
@@ -7,7 +6,6 @@ import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,11 +21,10 @@ SENTENCES = [source for source, _ in islice(toy.pairs("test"), 20)]
 
 
 @pytest.fixture
-def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+def stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[bytes], None]:
     def give(content: bytes) -> None:
-        monkeypatch.setattr(
-            sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False)
-        )
+        (tmp_path / "stdin").write_bytes(content)
+        monkeypatch.setattr(sys, "stdin", (tmp_path / "stdin").open())
 
     return give
 

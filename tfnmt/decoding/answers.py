@@ -150,7 +150,7 @@ def _texts(rows: Sequence[Row]) -> Tensor:
 
 def to_tensor(texts: list[str]) -> Tensor:
     """Strings as TensorFlow has them, [B]; half of a surrogate pair becomes a question mark."""
-    return tf.constant([text.encode(errors="replace") for text in texts])
+    return tf.constant([text.encode(errors="replace") for text in texts], tf.string)
 
 
 def _line(text: bytes) -> str:

@@ -33,8 +33,8 @@ def at_least(length: int) -> Constraint:
     return constrain
 
 
-def without_repeats(size: int) -> Constraint:
-    """No `size` pieces in a row that the translation has already."""
+def without_repeats(size: int, since: int = 0) -> Constraint:
+    """No `size` pieces in a row that the translation has already; before `since` all may come."""
 
     def constrain(log_probs: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
         before = size - 1  # pieces that come before the one to choose
@@ -43,7 +43,7 @@ def without_repeats(size: int) -> Constraint:
         for offset in range(before):
             last = tf.gather(tokens, tf.maximum(position - before + offset, 0), axis=1)  # [N]
             same &= tokens[:, offset : offset + starts] == last[:, None]
-        known = tf.range(starts) + before < position
+        known = (tf.range(starts) + before < position) & (position >= since)
         banned = tf.where(same & known, NEVER, 0.0)
         rows = tf.repeat(tf.range(tf.shape(tokens)[0]), starts)
         columns = tf.reshape(tokens[:, before : before + starts], [-1])

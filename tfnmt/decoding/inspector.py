@@ -31,7 +31,7 @@ class Inspector:
         self.transformer = transformer
         self.codec = codec
         self.max_source = decoding.max_source_length
-        self.max_target = decoding.max_source_length + decoding.max_extra_length
+        self.max_target = max(decoding.longest, decoding.max_source_length)
         texts = [TEXT, TRANSLATION]
         # Both call it: it is traced and saved but once.
         self.read = tf.function(self._read, input_signature=[TOKENS, TARGET], autograph=False)

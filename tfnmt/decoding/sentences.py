@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 
 import sentencex
 
@@ -10,6 +11,7 @@ from tfnmt.decoding.answers import Answer, Hypothesis
 Split = Callable[[str], list[str]]
 """A line -> its parts in order: texts to translate, and white space between them."""
 
+OTHER_SPACE = re.compile(r"[^\S\t\n\r\f\v ]")
 PART = re.compile(r"\s+|\S(?:.*\S)?", re.DOTALL)
 
 
@@ -22,8 +24,10 @@ def by_sentences(language: str) -> Split:
     """Cuts into the sentences of a language; of one that is not known, by what many share."""
 
     def split(line: str) -> list[str]:
-        sentences = sentencex.segment(language, line)
-        return [part for sentence in sentences for part in PART.findall(sentence)]
+        # By the letters' places alone: other white space than ASCII's makes sentencex 1.0.32 panic.
+        sentences = sentencex.segment(language, OTHER_SPACE.sub(" ", line))
+        ends = list(accumulate(map(len, sentences), initial=0))
+        return [part for start, end in pairwise(ends) for part in PART.findall(line[start:end])]
 
     return split
 

@@ -153,7 +153,7 @@ class Translator:
         if decoding.min_length:
             constraints.append(at_least(decoding.min_length))
         if decoding.no_repeat_ngram is not None:
-            constraints.append(without_repeats(decoding.no_repeat_ngram))
+            constraints.append(without_repeats(decoding.no_repeat_ngram, since=len(self.prefix)))
         if self.prefix:
             constraints.append(beginning_with(tf.constant([self.prefix])))
         return tuple(constraints)
@@ -167,8 +167,8 @@ class Translator:
 
     @property
     def _least_limit(self) -> int:
-        """The prefix and an eos have room in any case."""
-        return len(self.prefix) + 1
+        """The prefix, the least pieces and an eos have room in any case."""
+        return max(len(self.prefix), self.decoding.min_length) + 1
 
     def _start(self, source: Tensor, limits: Tensor) -> tuple[Step, Cache]:
         """The step function of some sources, and the cache that it starts with."""

@@ -182,7 +182,6 @@ def test_warnings_are_those_of_the_best_of_each_row(graphs: Signatures) -> None:
     assert visible == [set(), {"repetition"}, {"copy"}, set()]
 
 
-@pytest.mark.xfail(strict=True, reason="to_tensor([]) is float32: see the report", raises=TypeError)
 def test_no_rows_are_read_again_as_none(graphs: Signatures) -> None:
     assert read_again(graphs["align"], [], []) == []
 

@@ -58,3 +58,10 @@ def test_a_prefix_is_that_of_its_row_and_of_every_beam() -> None:
         every - {3}, every - {3}, set(), set()
     ]  # fmt: skip
     assert forbidden(constrain(LOG_PROBS, tokens, tf.constant(2))) == [set()] * 4
+
+
+def test_a_prefix_may_repeat_what_it_likes() -> None:
+    tokens = tf.constant([[5, 5, 5, 0]] * 4)
+    constrain = without_repeats(2, since=3)
+    assert forbidden(constrain(LOG_PROBS, tokens, tf.constant(2))) == [set()] * 4
+    assert forbidden(constrain(LOG_PROBS, tokens, tf.constant(3))) == [{5}] * 4

@@ -50,9 +50,6 @@ def test_the_parts_of_a_line_are_the_line(language: str) -> None:
         assert all(part == part.strip() or not part.strip() for part in parts)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="sentencex 1.0.32 panics at 'A\\xa0.': see the report", raises=BaseException
-)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_parts_of_a_drawn_line_are_the_line(language: str) -> None:
     split, draw = by_sentences(language), random.Random(1)
