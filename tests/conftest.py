@@ -1,6 +1,7 @@
 """What the tests share: TensorFlow set up as the commands set it up, small models, a small run."""
 
 import copy
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -56,12 +57,16 @@ def tiny_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_export(call: Call, tiny_run: Path) -> Path:
-    """That run, exported."""
+def tiny_export(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That run, exported: once for all processes of pytest, whose runs are the same to the bit."""
     from tfnmt import export
+    from tfnmt.run import exclusive
 
-    folder = tiny_run.parent / "export"
-    call(export, f"--model={tiny_run}", f"--output={folder}")
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tiny_export"
+    with exclusive(folder.with_suffix(".lock"), "another process exports"):
+        if not folder.exists():
+            call(export, f"--model={tiny_run}", f"--output={folder}")
     return folder
 
 

@@ -46,6 +46,7 @@ def translator(tiny_run: Path) -> Translator:
     return load_translator(run.weights(), config, run.tokenizer_path.read_bytes())
 
 
+@pytest.mark.slow
 def test_200_strings_and_scores_equal_those_of_the_translator(
     tiny_export: Path, translator: Translator, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_the_card_tells_languages_configuration_and_step(tiny_export: Path, tiny
     assert card["config"] == Run(tiny_run).config().model_dump(mode="json")
 
 
+@pytest.mark.slow
 def test_the_next_export_is_the_next_version_and_old_ones_go(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
