@@ -11,7 +11,7 @@ score and the log probability of each piece, whether the line was cut, and what 
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -82,7 +82,8 @@ def main(values: Any, positional: list[str]) -> None:
             file.begin(job)
         if done:
             say(f"{done:,} lines are done")
-        file.write(_translate(values, model, _lines(positional, values.input), done))
+        with closing(_translate(values, model, _lines(positional, values.input), done)) as lines:
+            file.write(lines)
 
 
 def _check(values: Any, positional: list[str]) -> None:
@@ -120,7 +121,7 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
 
 def _translate(
     values: Any, model: RunModel | ExportModel, lines: Iterable[str], done: int
-) -> Iterator[str]:
+) -> Generator[str, None, None]:
     """The lines to write for all lines but those that are done."""
     answering = _answering(values, model)
 

@@ -63,7 +63,7 @@ BAD_CALLS = [
     (["translate", "-5"], 2, "comes after --"),
     (["evaluate", "--model=nowhere", "--split=val"], 1, "nowhere: no run there"),
     (["evaluate"], 2, "--model, and --split or --test: needed"),
-    (["export", "--model=nowhere"], 2, "--model and --output: give both"),
+    (["export", "--model=nowhere"], 2, "--model, and --output or --bundle: needed"),
 ]
 
 

@@ -79,7 +79,10 @@ def test_help_is_the_usage_and_every_flag(
         "--beam_size=...",
         "--data_dir=...",
         "--length_penalty=...",
+        "--max_length=...",
+        "--min_length=...",
         "--model=...",
+        "--no_repeat_ngram=...",
         "--[no]quick",
     ]
 
