@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,8 @@ def test_help_is_the_usage_and_every_flag(
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out.startswith(USAGE)
-    shown = [line.split()[0] for line in captured.out.partition("Flags:\n")[2].splitlines()]
+    listed = captured.out.partition("Flags:\n")[2]
+    shown = re.findall(r"^  (--\S+)", listed, re.MULTILINE)  # further lines are set in
     assert shown == [
         "--beam_size=...",
         "--data_dir=...",

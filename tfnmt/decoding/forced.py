@@ -21,14 +21,19 @@ def token_log_probs(transformer: Transformer, source: Tensor, target: Tensor) ->
     """
     memory, memory_mask = transformer.encode(source)
     hidden = transformer.decode(shifted(target), memory, memory_mask)
+    return _log_probs(transformer, hidden, target)
+
+
+def attend(transformer: Transformer, source: Tensor, target: Tensor) -> tuple[Tensor, Attention]:
+    """The same, and what every head attends to while it predicts each piece."""
+    hidden, attention = transformer.attend(source, shifted(target))
+    return _log_probs(transformer, hidden, target), attention
+
+
+def _log_probs(transformer: Transformer, hidden: Tensor, target: Tensor) -> Tensor:
     logits = without_marks(tf.cast(transformer.logits(hidden), tf.float32))  # [B, T, V]
     log_probs = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)  # [B, T]
     return tf.where(target == PAD, 0.0, log_probs)
-
-
-def attention(transformer: Transformer, source: Tensor, target: Tensor) -> Attention:
-    """What every head attends to while it predicts a target [B, T], which ends with eos."""
-    return transformer.attention(source, shifted(target))
 
 
 def shifted(target: Tensor) -> Tensor:

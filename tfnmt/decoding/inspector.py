@@ -61,8 +61,7 @@ class Inspector:
 
     def _read(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
         """All that the model makes of ids [B, S] and [B, T]."""
-        attention = forced.attention(self.transformer, source, target)
-        log_probs = forced.token_log_probs(self.transformer, source, target)
+        log_probs, attention = forced.attend(self.transformer, source, target)
         return {**attention._asdict(), "token_log_probs": log_probs}
 
     def _pieces(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:

@@ -56,7 +56,7 @@ def publish(
         aside.mkdir()
         _save(module, aside)
         by_length = sorted(texts, key=len)
-        write_warmup(aside / WARMUP, by_length[len(texts) // 2], by_length[-1])
+        write_warmup(aside / WARMUP, *(by_length[len(texts) * share // 10] for share in (5, 9)))
         # From another place than it was written to: nothing in it may point to itself.
         moved = aside.rename(aside.with_name(f"{aside.name}.moved"))
         try:

@@ -133,15 +133,17 @@ class Decoder(keras.layers.Layer):
             x = block(x, mask, cross, memory_mask, seed)
         return self.norm(x)
 
-    def attention(self, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """What every layer attends to: [B, L, H, T, T] in the target, [B, L, H, T, S] in memory."""
+    def attend(
+        self, x: Tensor, memory: Tensor, memory_mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What `call` gives, and what layers attend to: [B, L, H, T, T] and [B, L, H, T, S]."""
         mask = causal_mask(ops.shape(x)[1])
         weights = []
         for block, cross in zip(self.blocks, self.project(memory), strict=True):
             weights.append(block.attention(x, mask, cross, memory_mask))
             x = block(x, mask, cross, memory_mask)
         own, across = zip(*weights, strict=True)
-        return ops.stack(own, axis=1), ops.stack(across, axis=1)
+        return self.norm(x), ops.stack(own, axis=1), ops.stack(across, axis=1)
 
     def project(self, memory: Tensor) -> Cache:
         """Each layer's keys and values of the memory."""

@@ -69,10 +69,10 @@ class Encoder(keras.layers.Layer):
             x = block(x, mask, seed)
         return self.norm(x)
 
-    def attention(self, x: Tensor, mask: Tensor) -> Tensor:
-        """What every layer attends to: [B, S, D] -> [B, L, H, S, S]."""
+    def attend(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """What `call` gives, and what every layer attends to, [B, L, H, S, S]."""
         weights = []
         for block in self.blocks:
             weights.append(block.attention(x, mask))
             x = block(x, mask)
-        return ops.stack(weights, axis=1)
+        return self.norm(x), ops.stack(weights, axis=1)

@@ -83,12 +83,14 @@ class Transformer(keras.Model):
         memory, memory_mask = self.encode(source, seed)
         return self.logits(self.decode(target_in, memory, memory_mask, seed))
 
-    def attention(self, source: Tensor, target_in: Tensor) -> Attention:
-        """What every head of every layer attends to, [B, S] and [B, T] ids being read."""
-        memory, memory_mask = self.encode(source)
-        encoder = self.encoder.attention(self._embed(self.source_embedding, source), memory_mask)
+    def attend(self, source: Tensor, target_in: Tensor) -> tuple[Tensor, Attention]:
+        """Reads [B, S] and [B, T] ids: hidden [B, T, D], and what every head attends to."""
+        memory_mask = padding_mask(source)
+        x = self._embed(self.source_embedding, source)
+        memory, encoder = self.encoder.attend(x, memory_mask)
         x = self._embed(self.target_embedding, target_in)
-        return Attention(encoder, *self.decoder.attention(x, memory, memory_mask))
+        hidden, decoder, cross = self.decoder.attend(x, memory, memory_mask)
+        return hidden, Attention(encoder, decoder, cross)
 
     def start_cache(self, memory: Tensor, max_length: Tensor) -> tuple[Cache, Cache]:
         """What decoding step by step needs: (cache, cross).

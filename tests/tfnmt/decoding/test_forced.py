@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfnmt.config import ModelConfig
-from tfnmt.decoding.forced import attention, shifted, token_log_probs
+from tfnmt.decoding.forced import attend, shifted, token_log_probs
 from tfnmt.model.transformer import Transformer
 
 V = 40
@@ -34,8 +34,9 @@ def test_padding_changes_no_log_prob_and_no_attention(small_config: ModelConfig)
     alone = token_log_probs(model, SOURCE[1:, :3], TARGET[1:, :2])
     together = token_log_probs(model, SOURCE, TARGET)
     np.testing.assert_allclose(together[1, :2], alone[0], atol=1e-5)
-    one = attention(model, SOURCE[1:, :3], TARGET[1:, :2])
-    two = attention(model, SOURCE, TARGET)
+    log_probs, one = attend(model, SOURCE[1:, :3], TARGET[1:, :2])
+    np.testing.assert_allclose(log_probs, alone, atol=1e-6)
+    _, two = attend(model, SOURCE, TARGET)
     np.testing.assert_allclose(two.cross[1, :, :, :2, :3], one.cross[0], atol=1e-5)
     np.testing.assert_allclose(two.cross[1, :, :, :2, 3:], 0, atol=1e-7)
     assert tf.reduce_sum(two.decoder[0, 0, 0, 0, 1:]) == 0  # nothing later is seen

@@ -204,7 +204,8 @@ def test_attention_is_what_the_forward_pass_attends_with(
     model(SOURCE, TARGET)
     encoder, (own, cross) = seen[:2], (seen[2::2], seen[3::2])
 
-    attention = model.attention(SOURCE, TARGET)
+    hidden, attention = model.attend(SOURCE, TARGET)
+    close(model.logits(hidden), model(SOURCE, TARGET))
     close(attention.encoder, np.stack(encoder, axis=1))
     close(attention.decoder, np.stack(own, axis=1))
     close(attention.cross, np.stack(cross, axis=1))
