@@ -3,7 +3,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ SENTENCES = [source for source, _ in islice(toy.pairs("test"), 20)]
 
 
 @pytest.fixture
-def stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[bytes], None]:
-    def give(content: bytes) -> None:
-        (tmp_path / "stdin").write_bytes(content)
-        monkeypatch.setattr(sys, "stdin", (tmp_path / "stdin").open())
+def stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[bytes], None]]:
+    with ExitStack() as opened:
 
-    return give
+        def give(content: bytes) -> None:
+            (tmp_path / "stdin").write_bytes(content)
+            file = opened.enter_context((tmp_path / "stdin").open())
+            monkeypatch.setattr(sys, "stdin", file)
+
+        yield give
 
 
 def test_texts_come_out_in_order_a_line_each(
