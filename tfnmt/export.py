@@ -6,7 +6,8 @@
 
 writes DIR/<version>/, by default the next free number. It appears only when it is complete, and
 only if a fresh process, which has nothing of tfnmt, gets from it what the run answers. --bundle
-packs the run itself into one archive; its URL is a --model for every command.
+packs the run itself into one archive; its URL is a --model of translate, evaluate, score and
+export.
 """
 
 from pathlib import Path

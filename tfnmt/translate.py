@@ -10,6 +10,7 @@ score and the log probability of each piece, whether the line was cut, and what 
 """
 
 import json
+import math
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import closing
@@ -94,7 +95,10 @@ def _check(values: Any, positional: list[str]) -> None:
     if values.resume and not (values.input and values.output):
         problems.append("--resume: goes with --input and --output")
     if not values.sample:
-        problems += [f"--{name}: goes with --sample" for name in SAMPLING if values[name].present]
+        given = [name for name in (*SAMPLING, "seed") if values[name].present]
+        problems += [f"--{name}: goes with --sample" for name in given]
+    if values.temperature is not None and not math.isfinite(values.temperature):
+        problems.append(f"--temperature={values.temperature}: not a number to divide by")
     if values.nbest and values.sample:
         problems.append("--nbest: not with --sample; sample again with another --seed")
     if values.nbest and values.nbest > 1 and values.split_sentences:

@@ -262,6 +262,8 @@ def test_sentences_are_translated_one_by_one_with_the_space_between(
     [
         (["--nbest=5"], r"--nbest=5: the beam has 4 hypotheses; widen it by --beam_size"),
         (["--top_k=3"], r"--top_k: goes with --sample"),
+        (["--seed=3"], r"--seed: goes with --sample"),
+        (["--sample", "--temperature=nan"], r"--temperature=nan: not a number to divide by"),
         (["--resume"], r"--resume: goes with --input and --output"),
         (["--sample", "--nbest=2"], r"--nbest: not with --sample"),
         (["--length_penalty=-1"], r"decoding\.length_penalty: -1\.0 is wrong"),
