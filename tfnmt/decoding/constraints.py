@@ -1,7 +1,7 @@
 """Which pieces may come next in a translation.
 
-A constraint maps (log_probs [N, V], tokens [N, T] so far, position []) to the log probabilities
-with -inf where a piece may not stand. The others stay as they are: a score is the model's own.
+A constraint maps (logits [N, V], tokens [N, T] so far, position []) to the logits with -inf where a
+piece may not stand. The others stay as they are: a score is the model's own.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfnmt.data.tokenizer import BOS, EOS, PAD
+from tfnmt.data.tokenizer import EOS, PAD
 
 Tensor = Any
 Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -17,18 +17,12 @@ Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
 NEVER = -float("inf")
 
 
-def without_marks(logits: Tensor) -> Tensor:
-    """[..., V] logits with padding and bos impossible: they are never part of a translation."""
-    marks = tf.range(tf.shape(logits)[-1])
-    return tf.where((marks == PAD) | (marks == BOS), logits.dtype.min, logits)
-
-
 def at_least(length: int) -> Constraint:
     """No end before a translation has `length` pieces, eos not counted."""
 
-    def constrain(log_probs: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
-        ends = tf.range(tf.shape(log_probs)[-1]) == EOS
-        return tf.where(ends & (position < length), NEVER, log_probs)
+    def constrain(logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
+        ends = tf.range(tf.shape(logits)[-1]) == EOS
+        return tf.where(ends & (position < length), NEVER, logits)
 
     return constrain
 
@@ -36,7 +30,7 @@ def at_least(length: int) -> Constraint:
 def without_repeats(size: int, since: int = 0) -> Constraint:
     """No `size` pieces in a row that the translation has already; before `since` all may come."""
 
-    def constrain(log_probs: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
+    def constrain(logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
         before = size - 1  # pieces that come before the one to choose
         starts = tf.maximum(tf.shape(tokens)[1] - before, 0)  # where such a row can begin
         same = tf.fill([tf.shape(tokens)[0], starts], True)  # [N, starts]
@@ -49,7 +43,7 @@ def without_repeats(size: int, since: int = 0) -> Constraint:
         columns = tf.reshape(tokens[:, before : before + starts], [-1])
         where = tf.stack([rows, columns], axis=1)
         return tf.tensor_scatter_nd_min(
-            log_probs, where, tf.gather_nd(log_probs, where) + tf.reshape(banned, [-1])
+            logits, where, tf.gather_nd(logits, where) + tf.reshape(banned, [-1])
         )
 
     return constrain
@@ -61,11 +55,11 @@ def beginning_with(prefix: Tensor) -> Constraint:
     N is a multiple of B: the beams of a row follow one another.
     """
 
-    def constrain(log_probs: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
-        beams = tf.shape(log_probs)[0] // tf.maximum(tf.shape(prefix)[0], 1)
+    def constrain(logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
+        beams = tf.shape(logits)[0] // tf.maximum(tf.shape(prefix)[0], 1)
         filled = tf.pad(prefix, [[0, 0], [0, tf.shape(tokens)[1]]])
         wanted = tf.repeat(filled[:, position], beams)[:, None]  # [N, 1]
-        pieces = tf.range(tf.shape(log_probs)[-1])
-        return tf.where((wanted == PAD) | (wanted == pieces), log_probs, NEVER)
+        pieces = tf.range(tf.shape(logits)[-1])
+        return tf.where((wanted == PAD) | (wanted == pieces), logits, NEVER)
 
     return constrain

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfnmt.data.tokenizer import BOS, PAD
-from tfnmt.decoding.constraints import without_marks
+from tfnmt.decoding.output import output_projection
 from tfnmt.model.transformer import Attention, Transformer
 
 Tensor = Any
@@ -31,7 +31,7 @@ def attend(transformer: Transformer, source: Tensor, target: Tensor) -> tuple[Te
 
 
 def _log_probs(transformer: Transformer, hidden: Tensor, target: Tensor) -> Tensor:
-    logits = without_marks(tf.cast(transformer.logits(hidden), tf.float32))  # [B, T, V]
+    logits = output_projection(transformer).logits(hidden)  # [B, T, V']
     log_probs = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)  # [B, T]
     return tf.where(target == PAD, 0.0, log_probs)
 

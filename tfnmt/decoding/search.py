@@ -1,9 +1,10 @@
 """Greedy search, sampling and beam search over any step function.
 
-Search knows no model: it calls `step(tokens [N], position [], cache) -> (logits [N, V], cache)`,
-where N is B rows or B x K (K beams a row), and reorders nothing but the cache.
+Search knows no model: it calls `step(tokens [B, K], parents [B, K], position [], cache)` and gets
+`(logits [B, K, V], cache)`. Hypothesis k of a row goes on from what was hypothesis parents[b, k]
+before; the cache is the step's own matter.
 
-Letters: B rows, K beams, N = B x K, T the longest limit of any row, V pieces.
+Letters: B rows, K hypotheses (beams) of each, N = B x K, T the longest limit of any row, V pieces.
 
 A row's result depends on that row alone: each has its own limit of pieces, and stops by itself.
 """
@@ -14,11 +15,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfnmt.config import SamplingConfig
+from tfnmt.decoding.best import normalizer, top_k
 from tfnmt.decoding.constraints import Constraint
 
 Tensor = Any
 Cache = Any
-Step = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
+Step = Callable[[Tensor, Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 
 
 class Hypotheses(NamedTuple):
@@ -38,12 +40,11 @@ class Search(NamedTuple):
     num_hypotheses: int = 1  # how many of a row's hypotheses must be the best there are
     constraints: tuple[Constraint, ...] = ()
 
-    def log_probs(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
-        """[N, V] logits behind tokens [N, T] as log probabilities, -inf for what may not come."""
-        log_probs = tf.nn.log_softmax(logits)
+    def constrained(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
+        """[N, V] logits behind tokens [N, T], with -inf for what may not come."""
         for constrain in self.constraints:
-            log_probs = constrain(log_probs, tokens, position)
-        return log_probs
+            logits = constrain(logits, tokens, position)
+        return logits
 
 
 def length_penalty(length: Tensor, alpha: float) -> Tensor:
@@ -62,18 +63,18 @@ class State(NamedTuple):
     tokens: Tensor  # [B, T] found so far
     log_probs: Tensor  # [B]
     done: Tensor  # [B]
-    cache: Cache  # [B, ...]
+    cache: Cache
 
 
 Choose = Callable[[Tensor, Tensor], Tensor]
-"""log_probs [B, V], position [] -> the piece that comes next, [B]."""
+"""logits [B, V], position [] -> the piece that comes next, [B]."""
 
 
 def greedy_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
     """The likeliest token at every step; `limits` [B] are the most pieces a row may get."""
 
-    def choose(log_probs: Tensor, position: Tensor) -> Tensor:
-        return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
+    def choose(logits: Tensor, position: Tensor) -> Tensor:
+        return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
     return _follow(step, cache, limits, search, choose)
 
@@ -92,11 +93,11 @@ def sample(
     batch. Scores are those of the model, whatever was drawn from.
     """
 
-    def choose(log_probs: Tensor, position: Tensor) -> Tensor:
-        count = tf.shape(log_probs)[-1]
+    def choose(logits: Tensor, position: Tensor) -> Tensor:
+        count = tf.shape(logits)[-1]
         if sampling.top_k is not None:
             count = tf.minimum(count, sampling.top_k)
-        best, pieces = tf.math.top_k(log_probs, k=count)  # [B, k]
+        best, pieces = tf.math.top_k(logits, k=count)  # [B, k]
         shares = tf.nn.softmax(best / sampling.temperature)
         up_to = tf.cumsum(shares, axis=-1)
         # Those with less than top_p of probability before them; the first one always.
@@ -113,14 +114,16 @@ def sample(
 
 def _follow(step: Step, cache: Cache, limits: Tensor, search: Search, choose: Choose) -> Hypotheses:
     """One hypothesis a row, [B, 1, T], that goes on as `choose` says."""
-    rows, longest = tf.shape(limits)[0], tf.reduce_max(tf.concat([limits, [1]], axis=0))
+    rows, longest = tf.shape(limits)[0], _longest(limits)
+    itself = tf.zeros([rows, 1], tf.int32)
 
     def body(*values: Any) -> State:
         state = State(*values)
-        logits, cache = step(state.last, state.position, state.cache)
-        log_probs = search.log_probs(logits, state.tokens, state.position)
-        chosen = tf.where(state.done, 0, choose(log_probs, state.position))
-        log_prob = tf.gather(log_probs, chosen, batch_dims=1)
+        logits, cache = step(state.last[:, None], itself, state.position, state.cache)
+        logits = logits[:, 0]  # [B, V]
+        possible = search.constrained(logits, state.tokens, state.position)
+        chosen = tf.where(state.done, 0, choose(possible, state.position))
+        log_prob = tf.gather(logits, chosen, batch_dims=1) - normalizer(logits)[:, 0]
         length = state.position + 1
         return State(
             position=length,
@@ -139,7 +142,7 @@ def _follow(step: Step, cache: Cache, limits: Tensor, search: Search, choose: Ch
         done=limits < 1,
         cache=cache,
     )
-    end = State(*tf.while_loop(lambda *s: ~tf.reduce_all(State(*s).done), body, start))
+    end = _loop(lambda *s: ~tf.reduce_all(State(*s).done), body, start)
     lengths = tf.math.count_nonzero(end.tokens, axis=-1, dtype=tf.int32)
     scores = end.log_probs / length_penalty(lengths, search.length_penalty)
     return Hypotheses(end.tokens[:, None], scores[:, None])
@@ -148,129 +151,121 @@ def _follow(step: Step, cache: Cache, limits: Tensor, search: Search, choose: Ch
 # --- Beam -----------------------------------------------------------------------------------------
 
 
+class Live(NamedTuple):
+    """Hypotheses that go on, best first."""
+
+    tokens: Tensor  # [B, K, T]
+    last: Tensor  # [B, K] the last of the tokens
+    log_probs: Tensor  # [B, K]; -inf where there is no hypothesis
+    parents: Tensor  # [B, K] what hypothesis each was before its last token
+
+
 class BeamState(NamedTuple):
     """The loop of `beam_search`: hypotheses that go on and hypotheses that ended, apart."""
 
     position: Tensor  # []
-    live_tokens: Tensor  # [B, K, T]
-    live_log_probs: Tensor  # [B, K], best first; -inf where there is no hypothesis
-    finished_tokens: Tensor  # [B, K, T]
-    finished_scores: Tensor  # [B, K], best first; -inf where there is no hypothesis
-    cache: Cache  # [N, ...], of the live ones
+    live: Live
+    finished: Hypotheses  # [B, K, T] and [B, K], best first; score -inf where there is none
+    cache: Cache
 
 
 class Candidates(NamedTuple):
-    """The 2K likeliest ways to go on, best first.
+    """The 2K likeliest ways to go on, best first, [B, 2K].
 
     Twice K, so that K remain to go on even where all of the first K end here.
     """
 
-    tokens: Tensor  # [B, 2K, T]
-    log_probs: Tensor  # [B, 2K]
-    beams: Tensor  # [B, 2K] the live hypothesis each one comes from
-    ends: Tensor  # [B, 2K] whether its last token is eos
+    token: Tensor  # the one that comes next
+    log_probs: Tensor
+    parents: Tensor  # the live hypothesis that each goes on from
 
 
 def beam_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
     """The best hypotheses of a beam of K = `search.beam_size`.
 
-    cache: [B, ...], not yet repeated for the beams. limits: [B], the most pieces a row may get.
-    Returns `search.num_hypotheses` hypotheses a row. Where no hypothesis ends within a row's limit,
-    its live ones are given as they are, without eos.
+    cache: what the first step gets. limits: [B], the most pieces a row may get. Returns
+    `search.num_hypotheses` hypotheses a row. Where no hypothesis ends within a row's limit, its
+    live ones are given as they are, without eos.
     """
 
     def body(*values: Any) -> BeamState:
         state = BeamState(*values)
-        candidates, cache = _expand(state, step, search)
-        live = _keep_live(candidates, search.beam_size)
-        finished = _keep_finished(state, candidates, live, limits, search)
-        in_limit = state.position + 1 < limits  # [B]
-        return BeamState(
-            position=state.position + 1,
-            live_tokens=live.tokens,
-            live_log_probs=tf.where(in_limit[:, None], live.log_probs, -float("inf")),
-            finished_tokens=finished.tokens,
-            finished_scores=finished.scores,
-            cache=_reorder(cache, live.beams),
-        )
+        before, position = state.live, state.position
+        logits, cache = step(before.last, before.parents, position, state.cache)
+        candidates = _candidates(logits, before, position, search)
+        live = _keep_live(candidates, before, position, search)
+        finished = _keep_finished(candidates, live, state, limits, search)
+        in_limit = position + 1 < limits  # [B]
+        live = live._replace(log_probs=tf.where(in_limit[:, None], live.log_probs, -float("inf")))
+        return BeamState(position + 1, live, finished, cache)
 
     def can_improve(*values: Any) -> Tensor:
         return tf.reduce_any(_can_improve(BeamState(*values), limits, search))
 
-    start = _start(cache, limits, search)
-    end = BeamState(*tf.while_loop(can_improve, body, start, _shapes(start)))
-    count = search.num_hypotheses
-    return Hypotheses(end.finished_tokens[:, :count], end.finished_scores[:, :count])
+    end = _loop(can_improve, body, _start(cache, limits, search))
+    return Hypotheses(*(found[:, : search.num_hypotheses] for found in end.finished))
 
 
 def _start(cache: Cache, limits: Tensor, search: Search) -> BeamState:
     """One live hypothesis a row, empty; the other beams have probability 0."""
     rows, beams = tf.shape(limits)[0], search.beam_size
-    longest = tf.reduce_max(tf.concat([limits, [1]], axis=0))
     only_first = tf.where(tf.range(beams) == 0, 0.0, -float("inf"))
-    return BeamState(
-        position=tf.constant(0),
-        live_tokens=tf.zeros([rows, beams, longest], tf.int32),
-        live_log_probs=tf.tile(only_first[None], [rows, 1]),
-        finished_tokens=tf.zeros([rows, beams, longest], tf.int32),
-        finished_scores=tf.fill([rows, beams], -float("inf")),
-        cache=tf.nest.map_structure(lambda tensor: tf.repeat(tensor, beams, axis=0), cache),
+    tokens = tf.zeros([rows, beams, _longest(limits)], tf.int32)
+    live = Live(
+        tokens=tokens,
+        last=tf.fill([rows, beams], search.bos),
+        log_probs=tf.tile(only_first[None], [rows, 1]),
+        parents=tf.zeros([rows, beams], tf.int32),
     )
+    none = tf.fill([rows, beams], -float("inf"))
+    return BeamState(tf.constant(0), live, Hypotheses(tokens, none), cache)
 
 
-def _expand(state: BeamState, step: Step, search: Search) -> tuple[Candidates, Cache]:
-    """Asks the step for every live hypothesis' next token and takes the 2K likeliest of a row."""
-    beams = search.beam_size
-    before = state.live_tokens[:, :, tf.maximum(state.position - 1, 0)]  # [B, K]
-    last = tf.where(state.position == 0, search.bos, before)
-    logits, cache = step(tf.reshape(last, [-1]), state.position, state.cache)  # [N, V]
-    vocab_size = tf.shape(logits)[-1]
-    flat_tokens = tf.reshape(state.live_tokens, [tf.shape(logits)[0], -1])  # [N, T]
-    log_probs = search.log_probs(logits, flat_tokens, state.position)
-    log_probs = tf.reshape(log_probs, [-1, beams, vocab_size])  # [B, K, V]
-    log_probs += state.live_log_probs[:, :, None]
-    flat = tf.reshape(log_probs, [-1, beams * vocab_size])  # [B, K * V]
-    best, where = tf.math.top_k(flat, k=tf.minimum(2 * beams, beams * vocab_size))  # [B, 2K]
-    beam, token = where // vocab_size, where % vocab_size
-    tokens = tf.gather(state.live_tokens, beam, batch_dims=1)  # [B, 2K, T]
-    return Candidates(_write(tokens, token, state.position), best, beam, token == search.eos), cache
+def _candidates(logits: Tensor, live: Live, position: Tensor, search: Search) -> Candidates:
+    """The 2K likeliest of a row: they are among the 2K likeliest of each hypothesis."""
+    beams, vocab_size = search.beam_size, logits.shape[-1]
+    logits = tf.reshape(logits, [-1, vocab_size])  # [N, V]
+    flat_tokens = tf.reshape(live.tokens, [-1, tf.shape(live.tokens)[2]])  # [N, T]
+    few = min(2 * beams, vocab_size)
+    best, tokens = top_k(search.constrained(logits, flat_tokens, position), few)  # [N, few]
+    log_probs = tf.reshape(best - normalizer(logits), [-1, beams, few]) + live.log_probs[..., None]
+    best, where = tf.math.top_k(
+        tf.reshape(log_probs, [-1, beams * few]), min(2 * beams, beams * few)
+    )
+    tokens = tf.gather(tf.reshape(tokens, [-1, beams * few]), where, batch_dims=1)
+    return Candidates(tokens, best, where // few)
 
 
-def _keep_live(candidates: Candidates, beams: int) -> Candidates:
+def _keep_live(candidates: Candidates, before: Live, position: Tensor, search: Search) -> Live:
     """The K best candidates that go on."""
-    log_probs = tf.where(candidates.ends, -float("inf"), candidates.log_probs)
-    best, where = tf.math.top_k(log_probs, k=beams)
-    return Candidates(
-        tokens=tf.gather(candidates.tokens, where, batch_dims=1),
-        log_probs=best,
-        beams=tf.gather(candidates.beams, where, batch_dims=1),
-        ends=tf.gather(candidates.ends, where, batch_dims=1),
+    ends = candidates.token == search.eos
+    best, where = tf.math.top_k(
+        tf.where(ends, -float("inf"), candidates.log_probs), search.beam_size
     )
+    last = tf.gather(candidates.token, where, batch_dims=1)
+    parents = tf.gather(candidates.parents, where, batch_dims=1)
+    return Live(_continue(before.tokens, parents, last, position), last, best, parents)
 
 
 def _keep_finished(
-    state: BeamState, candidates: Candidates, live: Candidates, limits: Tensor, search: Search
+    candidates: Candidates, live: Live, state: BeamState, limits: Tensor, search: Search
 ) -> Hypotheses:
     """The K best hypotheses that ended: of those from before and those that end here.
 
     An eos ends a hypothesis only from among the first K candidates: a beam of 1 then is greedy
     search, whose token is the likeliest. At a row's limit, with nothing ended, live ones count.
     """
-    beams = search.beam_size
-    length = state.position + 1
+    length, finished = state.position + 1, state.finished
     penalty = length_penalty(length, search.length_penalty)
-    ending = candidates.ends[:, :beams]
-    ended = tf.where(ending, candidates.log_probs[:, :beams] / penalty, -float("inf"))  # [B, K]
-    scores = tf.concat([state.finished_scores, ended], axis=1)  # [B, 2K]
+    token, log_probs, parents = (each[:, : search.beam_size] for each in candidates)  # [B, K]
+    ended = tf.where(token == search.eos, log_probs / penalty, -float("inf"))
+    scores = tf.concat([finished.scores, ended], axis=1)  # [B, 2K]
     nothing = tf.reduce_all(scores == -float("inf"), axis=1)  # [B]
     cut = nothing & (length == limits)
-    scores = tf.concat(
-        [scores, tf.where(cut[:, None], live.log_probs / penalty, -float("inf"))], axis=1
-    )  # [B, 3K]
-    tokens = tf.concat(
-        [state.finished_tokens, candidates.tokens[:, :beams], live.tokens], axis=1
-    )  # [B, 3K, T]
-    best, where = tf.math.top_k(scores, k=beams)
+    here = tf.where(cut[:, None], live.log_probs / penalty, -float("inf"))
+    best, where = tf.math.top_k(tf.concat([scores, here], axis=1), search.beam_size)  # of [B, 3K]
+    ending = _continue(state.live.tokens, parents, token, state.position)
+    tokens = tf.concat([finished.tokens, ending, live.tokens], axis=1)  # [B, 3K, T]
     return Hypotheses(tf.gather(tokens, where, batch_dims=1), best)
 
 
@@ -281,12 +276,17 @@ def _can_improve(state: BeamState, limits: Tensor, search: Search) -> Tensor:
     continuation of the best live hypothesis scores above its log probability over the penalty at
     the row's limit. So the bound is exact: what a row stops with is what it would have ended with.
     """
-    bound = state.live_log_probs[:, 0] / length_penalty(limits, search.length_penalty)
-    worst = state.finished_scores[:, search.num_hypotheses - 1]
+    bound = state.live.log_probs[:, 0] / length_penalty(limits, search.length_penalty)
+    worst = state.finished.scores[:, search.num_hypotheses - 1]
     return (bound > worst) & (state.position < limits)
 
 
 # --- Tensors --------------------------------------------------------------------------------------
+
+
+def _longest(limits: Tensor) -> Tensor:
+    """[]: the largest of the limits, at least 1."""
+    return tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
 
 def _write(tokens: Tensor, new: Tensor, position: Tensor) -> Tensor:
@@ -294,13 +294,14 @@ def _write(tokens: Tensor, new: Tensor, position: Tensor) -> Tensor:
     return tf.where(tf.range(tf.shape(tokens)[-1]) == position, new[..., None], tokens)
 
 
-def _reorder(cache: Cache, beams: Tensor) -> Cache:
-    """The cache [N, ...] of the hypotheses that [B, K] beams continue."""
-    rows, count = tf.shape(beams)[0], beams.shape[1]
-    flat = tf.reshape(beams + count * tf.range(rows)[:, None], [-1])  # [N]
-    return tf.nest.map_structure(lambda tensor: tf.gather(tensor, flat), cache)
+def _continue(tokens: Tensor, parents: Tensor, new: Tensor, position: Tensor) -> Tensor:
+    """[B, K, T] of the parents [B, n] with new tokens [B, n] at a position: [B, n, T]."""
+    return _write(tf.gather(tokens, parents, batch_dims=1), new, position)
 
 
-def _shapes(state: BeamState) -> Any:
-    """Loop invariants: only the sizes that are known when the loop is traced."""
-    return tf.nest.map_structure(lambda tensor: tensor.shape, state)
+def _loop(condition: Callable[..., Tensor], body: Callable[..., Any], start: Any) -> Any:
+    """A while loop; what begins with a size of 0 may grow in it."""
+    shapes = tf.nest.map_structure(
+        lambda tensor: tf.TensorShape([size or None for size in tensor.shape]), start
+    )
+    return type(start)(*tf.while_loop(condition, body, start, shapes))

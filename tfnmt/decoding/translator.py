@@ -13,7 +13,6 @@ from tfnmt.decoding.constraints import (
     Constraint,
     at_least,
     beginning_with,
-    without_marks,
     without_repeats,
 )
 from tfnmt.decoding.search import (
@@ -25,6 +24,7 @@ from tfnmt.decoding.search import (
     greedy_search,
     sample,
 )
+from tfnmt.decoding.step import start
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
 from tfnmt.model.transformer import Transformer
 
@@ -96,7 +96,8 @@ class Translator:
 
     def _search(self, tokens: Tensor) -> dict[str, Tensor]:
         """tokens [B, S] of sources -> tokens [B, T] of translations; score [B]."""
-        return self._found(tokens, greedy_search if self.decoding.beam_size == 1 else beam_search)
+        beams = self.decoding.beam_size
+        return self._found(tokens, greedy_search if beams == 1 else beam_search, beams)
 
     def _detokenize(self, tokens: Tensor) -> dict[str, Tensor]:
         """tokens [B, T] -> translation [B]."""
@@ -110,7 +111,7 @@ class Translator:
         """
         source = self.tokenize(text)
         beam_size = self.decoding.beam_size
-        found = self._find(source["tokens"], beam_search, num_hypotheses=beam_size)
+        found = self._find(source["tokens"], beam_search, beam_size, num_hypotheses=beam_size)
         beams = found.scores.shape[1]
         tokens = tf.reshape(found.tokens, [-1, tf.shape(found.tokens)[2]])  # [B * K, T]
         texts = tf.reshape(self.codec.decode(tokens), [-1, beams])  # [B, K]
@@ -129,23 +130,20 @@ class Translator:
         text = self.detokenize(found["tokens"])
         return {**text, "score": found["score"], "truncated": truncated}
 
-    def _found(self, source: Tensor, find: Find) -> dict[str, Tensor]:
+    def _found(self, source: Tensor, find: Find, beams: int = 1) -> dict[str, Tensor]:
         """The best hypothesis of each source: tokens [B, T] and score [B], which is 0 for none."""
-        hypotheses = self._find(source, find)
+        hypotheses = self._find(source, find, beams)
         tokens = hypotheses.tokens[:, 0]
         nothing = tf.reduce_all(tokens == PAD, axis=1)
         return {"tokens": tokens, "score": tf.where(nothing, 0.0, hypotheses.scores[:, 0])}
 
-    def _find(self, source: Tensor, find: Find, num_hypotheses: int = 1) -> Hypotheses:
+    def _find(self, source: Tensor, find: Find, beams: int, num_hypotheses: int = 1) -> Hypotheses:
         """Hypotheses of sources [B, S]."""
-        decoding = self.decoding
         search = Search(
-            BOS, EOS, decoding.beam_size, decoding.length_penalty, num_hypotheses,
-            self._constraints(),
-        )  # fmt: skip
-        limits = self._limits(source)
-        step, cache = self._start(source, limits)
-        return find(step, cache, limits, search)
+            BOS, EOS, beams, self.decoding.length_penalty, num_hypotheses, self._constraints()
+        )
+        step, cache = start(self.transformer, source, beams)
+        return find(step, cache, self._limits(source), search)
 
     def _constraints(self) -> tuple[Constraint, ...]:
         decoding = self.decoding
@@ -169,20 +167,6 @@ class Translator:
     def _least_limit(self) -> int:
         """The prefix, the least pieces and an eos have room in any case."""
         return max(len(self.prefix), self.decoding.min_length) + 1
-
-    def _start(self, source: Tensor, limits: Tensor) -> tuple[Step, Cache]:
-        """The step function of some sources, and the cache that it starts with."""
-        memory, memory_mask = self.transformer.encode(source)
-        longest = tf.reduce_max(tf.concat([limits, [1]], axis=0))
-        cache, cross = self.transformer.start_cache(memory, longest)
-
-        def step(tokens: Tensor, position: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-            logits, cache = self.transformer.decode_step(
-                tokens, position, cache, cross, memory_mask
-            )
-            return without_marks(tf.cast(logits, tf.float32)), cache
-
-        return step, cache
 
 
 def load_translator(

@@ -3,7 +3,8 @@
 Letters: B batch, T queries, S keys, H heads, D d_model.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -22,6 +23,29 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """[B, T, D] -> [B, H, T, D/H]."""
     heads = ops.reshape(x, (-1, length(x), num_heads, x.shape[-1] // num_heads))
     return ops.transpose(heads, (0, 2, 1, 3))
+
+
+class Joined(NamedTuple):
+    """Several projections of the same width as one product."""
+
+    kernel: Tensor  # [D, P * D], P projections
+    bias: Tensor  # [P * D]
+
+
+def join(projections: Sequence[Dense]) -> Joined:
+    """One after another."""
+    weights = zip(*((dense.kernel, dense.bias) for dense in projections), strict=True)
+    return Joined(*(ops.concatenate(each, axis=-1) for each in weights))
+
+
+def project_heads(x: Tensor, joined: Joined, num_heads: int) -> list[Tensor]:
+    """[B, T, D] through all of the projections: [B, H, T, D/H] each."""
+    width = x.shape[-1]
+    count = joined.bias.shape[0] // width
+    rows = ops.reshape(x, (-1, width))  # [B * T, D]
+    projected = ops.matmul(rows, joined.kernel) + joined.bias  # [B * T, P * D]
+    heads = ops.reshape(projected, (-1, length(x), count, num_heads, width // num_heads))
+    return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), count)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -68,11 +92,21 @@ class MultiHeadAttention(keras.layers.Layer):
         """Keys and values of [B, S, D]: [B, H, S, D/H] each."""
         return split_heads(self.key(x), self.num_heads), split_heads(self.value(x), self.num_heads)
 
+    def join(self) -> Joined:
+        """The projections of queries, keys and values."""
+        return join((self.query, self.key, self.value))
+
     def call(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, seed: Tensor | None = None
     ) -> Tensor:
         """x [B, T, D] asks, keys and values [B, H, S, D/H] answer: [B, T, D]."""
-        weights = self.dropout(self.weigh(x, keys, mask), seed)
+        return self.attend(split_heads(self.query(x), self.num_heads), keys, values, mask, seed)
+
+    def attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, seed: Tensor | None = None
+    ) -> Tensor:
+        """The same, where the query is projected already: [B, H, T, D/H]."""
+        weights = self.dropout(attention_weights(query, keys, mask), seed)
         return self.output_projection(merge_heads(ops.matmul(weights, values)))
 
     def weigh(self, x: Tensor, keys: Tensor, mask: Tensor) -> Tensor:

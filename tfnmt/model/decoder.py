@@ -1,9 +1,10 @@
 """The decoder: a stack of layers (section 3.1, the right half of figure 1).
 
 It runs in two ways that give the same numbers: `call` reads a whole target at once (teacher
-forcing), `step` reads one token a row and remembers keys and values in a cache.
+forcing), `step` reads the next token of K hypotheses a sentence, which stand where positions stand
+in `call`, and remembers keys and values in a cache.
 
-Letters: B sentences, N = B x K rows (K beams a sentence), T target, S source, D d_model, H heads.
+Letters: B sentences, K hypotheses (beams) of each, T target, S source, D d_model, H heads.
 """
 
 from typing import Any, NamedTuple
@@ -12,21 +13,36 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.masks import causal_mask, past_mask
+from tfnmt.model.attention import Joined, project_heads
+from tfnmt.model.masks import causal_mask
 from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
 
 Tensor = Any
 
 
 class KeysValues(NamedTuple):
-    """What one attention layer remembers, of one kind or the other."""
+    """What an attention layer attends to: of the memory, or of what was read of the target."""
 
-    keys: Tensor  # self-attention [N, H, T, D/H], memory [B, H, S, D/H]
+    keys: Tensor  # [B, H, S, D/H] or [B, H, T * K, D/H]
     values: Tensor  # the same
 
 
-Cache = tuple[KeysValues, ...]
-"""An item a layer."""
+class Cache(NamedTuple):
+    """What was read of the target in T steps: K tokens a step.
+
+    Keys and values stay where they are: where hypotheses go on from others, only `own` changes.
+    """
+
+    own: Tensor  # [B, K, T * K], 1 where hypothesis k has a token in its past, else 0
+    layers: tuple[KeysValues, ...]
+
+
+class Fixed(NamedTuple):
+    """What all steps of a search read, and none changes."""
+
+    memory_mask: Tensor  # [B, 1, 1, S]
+    cross: tuple[KeysValues, ...]  # of the memory, a layer
+    joined: tuple[Joined, ...]  # the projections of self-attention, a layer
 
 
 class DecoderLayer(keras.layers.Layer):
@@ -60,28 +76,24 @@ class DecoderLayer(keras.layers.Layer):
     ) -> Tensor:
         """x [B, T, D], mask [1, 1, T, T], cross [B, H, S, D/H] -> [B, T, D]."""
         x = self._look_back(x, mask, seed)
-
-        entered = self.cross_attention_residual.enter(x)
-        attended = self.cross_attention(entered, *cross, memory_mask, seed)
-        x = self.cross_attention_residual.leave(x, attended, seed)
-        return self._transform(x, seed)
+        return self._look_over(x, cross, memory_mask, seed)
 
     def step(
-        self, x: Tensor, position: Tensor, cache: KeysValues, cross: KeysValues, memory_mask: Tensor
+        self,
+        x: Tensor,
+        mask: Tensor,
+        past: KeysValues,
+        joined: Joined,
+        cross: KeysValues,
+        memory_mask: Tensor,
     ) -> tuple[Tensor, KeysValues]:
-        """One token: x [N, 1, D] -> [N, 1, D], and the cache with this position filled in."""
+        """A token of each hypothesis: x [B, K, D] -> [B, K, D], and the past with it."""
         entered = self.self_attention_residual.enter(x)
-        cache = _remember(cache, self.self_attention.project(entered), position)
-        mask = past_mask(position, ops.shape(cache.keys)[2])
-        attended = self.self_attention(entered, *cache, mask)
+        query, *new = project_heads(entered, joined, self.self_attention.num_heads)
+        past = KeysValues(*(ops.concatenate(both, axis=2) for both in zip(past, new, strict=True)))
+        attended = self.self_attention.attend(query, *past, mask)
         x = self.self_attention_residual.leave(x, attended)
-
-        # The beams of a sentence read the same memory: they stand where positions stand elsewhere.
-        entered = self.cross_attention_residual.enter(x)
-        beams = _group(entered, ops.shape(memory_mask)[0])  # [B, K, D]
-        attended = self.cross_attention(beams, *cross, memory_mask)
-        x = self.cross_attention_residual.leave(x, ops.reshape(attended, ops.shape(x)))
-        return self._transform(x, None), cache
+        return self._look_over(x, cross, memory_mask, None), past
 
     def attention(
         self, x: Tensor, mask: Tensor, cross: KeysValues, memory_mask: Tensor
@@ -100,7 +112,14 @@ class DecoderLayer(keras.layers.Layer):
         attended = self.self_attention(entered, keys, values, mask, seed)
         return self.self_attention_residual.leave(x, attended, seed)
 
-    def _transform(self, x: Tensor, seed: Tensor | None) -> Tensor:
+    def _look_over(
+        self, x: Tensor, cross: KeysValues, memory_mask: Tensor, seed: Tensor | None
+    ) -> Tensor:
+        """Attention to the memory, and the feed-forward network."""
+        entered = self.cross_attention_residual.enter(x)
+        attended = self.cross_attention(entered, *cross, memory_mask, seed)
+        x = self.cross_attention_residual.leave(x, attended, seed)
+
         entered = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(entered, seed), seed)
 
@@ -145,34 +164,41 @@ class Decoder(keras.layers.Layer):
         own, across = zip(*weights, strict=True)
         return self.norm(x), ops.stack(own, axis=1), ops.stack(across, axis=1)
 
-    def project(self, memory: Tensor) -> Cache:
+    def project(self, memory: Tensor) -> tuple[KeysValues, ...]:
         """Each layer's keys and values of the memory."""
         return tuple(KeysValues(*block.cross_attention.project(memory)) for block in self.blocks)
 
-    def empty_cache(self, rows: Tensor, max_length: Tensor) -> Cache:
-        """Room for `max_length` positions of `rows` rows in every layer."""
-        shape = (rows, self.num_heads, max_length, self.d_model // self.num_heads)
-        empty = ops.zeros(shape, dtype=self.compute_dtype)
-        return tuple(KeysValues(empty, empty) for _ in self.blocks)
+    def start(self, memory: Tensor, memory_mask: Tensor, beams: int) -> tuple[Cache, Fixed]:
+        """What K = `beams` hypotheses begin with: nothing read, and what all steps share."""
+        rows = ops.shape(memory)[0]
+        depth = self.d_model // self.num_heads
+        empty = ops.zeros((rows, self.num_heads, 0, depth), dtype=self.compute_dtype)
+        cache = Cache(
+            own=ops.zeros((rows, beams, 0)),
+            layers=tuple(KeysValues(empty, empty) for _ in self.blocks),
+        )
+        joined = tuple(block.self_attention.join() for block in self.blocks)
+        return cache, Fixed(memory_mask, self.project(memory), joined)
 
-    def step(
-        self, x: Tensor, position: Tensor, cache: Cache, cross: Cache, memory_mask: Tensor
-    ) -> tuple[Tensor, Cache]:
-        """One token a row: x [N, 1, D] -> hidden [N, 1, D], and the cache after it."""
-        caches = []
-        for block, layer_cache, layer_cross in zip(self.blocks, cache, cross, strict=True):
-            x, layer_cache = block.step(x, position, layer_cache, layer_cross, memory_mask)
-            caches.append(layer_cache)
-        return self.norm(x), tuple(caches)
+    def step(self, x: Tensor, parents: Tensor, cache: Cache, fixed: Fixed) -> tuple[Tensor, Cache]:
+        """The next token of each hypothesis: x [B, K, D] -> hidden [B, K, D], and the cache after.
+
+        Hypothesis k goes on from what was hypothesis parents[b, k] a step ago.
+        """
+        own = _inherit(cache.own, parents)
+        mask = ops.greater(own, 0)[:, None]  # [B, 1, K, T * K]
+        layers = []
+        for block, past, joined, cross in zip(
+            self.blocks, cache.layers, fixed.joined, fixed.cross, strict=True
+        ):
+            x, past = block.step(x, mask, past, joined, cross, fixed.memory_mask)
+            layers.append(past)
+        return self.norm(x), Cache(own, tuple(layers))
 
 
-def _group(x: Tensor, sentences: Tensor) -> Tensor:
-    """[N, 1, D] -> [B, K, D], also where there is no sentence."""
-    beams = ops.shape(x)[0] // ops.maximum(sentences, 1)
-    return ops.reshape(x, (sentences, beams, x.shape[-1]))
-
-
-def _remember(cache: KeysValues, new: tuple[Tensor, Tensor], position: Tensor) -> KeysValues:
-    """The cache with the new keys and values, [N, H, 1, D/H], at a position."""
-    here = ops.equal(ops.arange(ops.shape(cache.keys)[2]), position)[None, None, :, None]
-    return KeysValues(ops.where(here, new[0], cache.keys), ops.where(here, new[1], cache.values))
+def _inherit(own: Tensor, parents: Tensor) -> Tensor:
+    """[B, K, T * K] -> [B, K, (T + 1) * K]: the past of its parent, and its new token."""
+    beams = parents.shape[1]
+    inherited = ops.matmul(ops.one_hot(parents, beams, dtype=own.dtype), own)
+    new = ops.broadcast_to(ops.eye(beams, dtype=own.dtype), (ops.shape(own)[0], beams, beams))
+    return ops.concatenate([inherited, new], axis=2)

@@ -16,8 +16,3 @@ def causal_mask(length: Tensor) -> Tensor:
     """Position t attends to 0 .. t: [1, 1, T, T] (section 3.2.3)."""
     positions = ops.arange(length)
     return (positions[None, :] <= positions[:, None])[None, None]
-
-
-def past_mask(position: Tensor, length: Tensor) -> Tensor:
-    """One row of the causal mask, for a cache of so many positions: [1, 1, 1, T]."""
-    return (ops.arange(length) <= position)[None, None, None]

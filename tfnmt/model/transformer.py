@@ -1,6 +1,6 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), as a Keras model.
 
-Letters: B sentences, N = B x K rows (K beams a sentence), S source, T target, D d_model, V pieces.
+Letters: B sentences, K hypotheses of each, S source, T target, D d_model, V pieces.
 Ids are int32 and 0 is padding.
 """
 
@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.decoder import Cache, Decoder
+from tfnmt.model.decoder import Cache, Decoder, Fixed
 from tfnmt.model.dropout import Dropout
 from tfnmt.model.embedding import Embedding
 from tfnmt.model.encoder import Encoder
@@ -92,22 +92,24 @@ class Transformer(keras.Model):
         hidden, decoder, cross = self.decoder.attend(x, memory, memory_mask)
         return hidden, Attention(encoder, decoder, cross)
 
-    def start_cache(self, memory: Tensor, max_length: Tensor) -> tuple[Cache, Cache]:
-        """What decoding step by step needs: (cache, cross).
+    def start_search(self, source: Tensor, beams: int) -> tuple[Cache, Fixed]:
+        """Reads [B, S] ids; what decoding them in steps begins with: (cache, fixed).
 
-        cache: room for self-attention keys and values, [B, H, max_length, D/H] a layer.
-        cross: the projected memory, [B, H, S, D/H] a layer; it never changes.
+        cache: what K = `beams` hypotheses have read, which is nothing; each step gives the next.
+        fixed: what all steps read.
         """
-        cache = self.decoder.empty_cache(ops.shape(memory)[0], max_length)
-        return cache, self.decoder.project(memory)
+        memory, memory_mask = self.encode(source)
+        return self.decoder.start(memory, memory_mask, beams)
 
     def decode_step(
-        self, tokens: Tensor, position: Tensor, cache: Cache, cross: Cache, memory_mask: Tensor
+        self, tokens: Tensor, parents: Tensor, position: Tensor, cache: Cache, fixed: Fixed
     ) -> tuple[Tensor, Cache]:
-        """The next tokens' logits: [N] ids, all at one position -> [N, V], and the cache after."""
+        """Reads [B, K] ids, all at one position: hidden [B, K, D], and the cache after.
+
+        Hypothesis k goes on from what was hypothesis parents[b, k] a step ago.
+        """
         x = self.target_embedding(tokens) + self._positions(ops.reshape(position, (1,)))
-        hidden, cache = self.decoder.step(x[:, None], position, cache, cross, memory_mask)
-        return self.logits(hidden[:, 0]), cache
+        return self.decoder.step(x, parents, cache, fixed)
 
     def _embed(self, embedding: Embedding, tokens: Tensor) -> Tensor:
         """[B, T] ids -> [B, T, D], with their positions (sections 3.4 and 3.5)."""

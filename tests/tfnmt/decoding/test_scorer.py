@@ -71,7 +71,9 @@ def test_ids_have_the_score_that_search_gave_them(
     translator = Translator(transformer, TOKENIZER, decoding, prefix)
     source = translator.codec.encode(tf.constant(TEXTS)).tokens
     number = 1 if find is not beam_search else decoding.beam_size
-    graph = tf.function(lambda source: translator._find(source, find, number), autograph=False)
+    graph = tf.function(
+        lambda source: translator._find(source, find, number, number), autograph=False
+    )
     found = graph(source)
     for place in range(number):
         tokens = found.tokens[:, place]

@@ -23,28 +23,31 @@ Logits = Callable[[tuple[int, ...]], np.ndarray]
 
 
 def step_of(logits: Logits, vocab_size: int) -> Any:
-    """A step whose cache is the prefix itself: wrong reordering of it gives wrong logits."""
+    """A step whose cache is the prefix itself: going on from a wrong one gives wrong logits."""
 
-    def look_up(tokens: np.ndarray, position: np.ndarray, cache: np.ndarray) -> Any:
-        prefixes = cache.copy()
-        prefixes[:, position] = tokens
-        rows = [logits(tuple(row[: position + 1].tolist())) for row in prefixes]
-        return np.stack(rows).astype("float32"), prefixes
+    def look_up(
+        tokens: np.ndarray, parents: np.ndarray, position: np.ndarray, cache: np.ndarray
+    ) -> Any:
+        prefixes = np.take_along_axis(cache, parents[..., None], axis=1)  # [B, K, T]
+        prefixes[:, :, position] = tokens
+        found = [
+            [logits(tuple(prefix[: position + 1].tolist())) for prefix in row] for row in prefixes
+        ]
+        return np.reshape(found, (*tokens.shape, vocab_size)).astype("float32"), prefixes
 
-    def step(tokens: Any, position: Any, cache: Any) -> Any:
+    def step(tokens: Any, parents: Any, position: Any, cache: Any) -> Any:
         found, prefixes = tf.numpy_function(
-            look_up, [tokens, position, cache], [tf.float32, tf.int32]
+            look_up, [tokens, parents, position, cache], [tf.float32, tf.int32]
         )
-        found.set_shape([None, vocab_size])
-        prefixes.set_shape(cache.shape)
+        found.set_shape([None, None, vocab_size])
         return found, prefixes
 
     return step
 
 
 def prefixes(rows: int, longest: int) -> Any:
-    """An empty cache."""
-    return tf.zeros([rows, longest], tf.int32)
+    """A cache of nothing; every hypothesis goes on from this one."""
+    return tf.zeros([rows, 1, longest], tf.int32)
 
 
 def random_logits(seed: int, vocab_size: int) -> Logits:
@@ -184,9 +187,9 @@ def test_a_length_penalty_can_turn_the_longer_sentence_into_the_better_one() -> 
 def counting(step: Any) -> tuple[Any, list[int]]:
     calls: list[int] = []
 
-    def counted(tokens: Any, position: Any, cache: Any) -> Any:
+    def counted(tokens: Any, parents: Any, position: Any, cache: Any) -> Any:
         calls.append(int(position))
-        return step(tokens, position, cache)
+        return step(tokens, parents, position, cache)
 
     return counted, calls
 

@@ -126,8 +126,8 @@ def test_no_translation_is_longer_than_its_source_and_the_extra_length(
 
 def test_padding_and_bos_are_never_translations(translator: Translator) -> None:
     source = translator.codec.encode(tf.constant(SENTENCES)).tokens
-    for search in (greedy_search, beam_search):
-        for row in translator._find(source, search).tokens[:, 0].numpy():
+    for search, beams in ((greedy_search, 1), (beam_search, 3)):
+        for row in translator._find(source, search, beams).tokens[:, 0].numpy():
             length = np.flatnonzero(row)[-1] + 1
             assert (row[:length] > 1).all()
 

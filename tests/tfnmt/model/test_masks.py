@@ -1,7 +1,6 @@
 import numpy as np
-from keras import ops
 
-from tfnmt.model.masks import causal_mask, padding_mask, past_mask
+from tfnmt.model.masks import causal_mask, padding_mask
 
 T, F = True, False
 
@@ -19,9 +18,3 @@ def test_causal_mask_lets_a_position_see_itself_and_what_came_before() -> None:
         [T, T, T, T],
     ]
     np.testing.assert_array_equal(causal_mask(4), [[expected]])
-
-
-def test_past_mask_is_a_row_of_the_causal_mask() -> None:
-    whole = ops.convert_to_numpy(causal_mask(5))
-    for position in range(5):
-        np.testing.assert_array_equal(past_mask(position, 5)[0, 0, 0], whole[0, 0, position])

@@ -51,26 +51,27 @@ def test_embeddings_share_tables_as_configured(tie: Any, tables: int) -> None:
 
 def test_step_by_step_gives_the_logits_of_the_whole(model: Transformer) -> None:
     whole = model(SOURCE, TARGET)
-    memory, memory_mask = model.encode(SOURCE)
-    cache, cross = model.start_cache(memory, 9)  # more room than is used
+    cache, fixed = model.start_search(SOURCE, beams=1)
+    parents = np.zeros((len(SOURCE), 1), "int32")
     for position in range(TARGET.shape[1]):
-        logits, cache = model.decode_step(
-            TARGET[:, position], ops.convert_to_tensor(position), cache, cross, memory_mask
-        )
-        close(logits, whole[:, position])
+        tokens = TARGET[:, position : position + 1]
+        hidden, cache = model.decode_step(tokens, parents, np.int32(position), cache, fixed)
+        close(model.logits(hidden)[:, 0], whole[:, position])
 
 
-def test_beams_of_a_sentence_share_its_memory(model: Transformer) -> None:
-    """N = B x K rows with B memories give what each row gives alone."""
-    memory, memory_mask = model.encode(SOURCE)
-    cache, cross = model.start_cache(memory, 3)
-    cache = [[ops.repeat(tensor, 3, axis=0) for tensor in layer] for layer in cache]
-    cache = tuple(type(cross[0])(*layer) for layer in cache)
-    tokens = np.array([4, 5, 6, 7, 8, 9])
-    logits, _ = model.decode_step(tokens, ops.convert_to_tensor(0), cache, cross, memory_mask)
-    for row, token in enumerate(tokens):
-        alone = model(SOURCE[row // 3][None], np.array([[token, 4]]))
-        close(logits[row], alone[0, 0])
+def test_hypotheses_read_their_own_past_whoever_they_go_on_from(model: Transformer) -> None:
+    """K tokens a step and random parents give what each hypothesis gives alone."""
+    random, beams, rows = np.random.default_rng(0), 3, len(SOURCE)
+    cache, fixed = model.start_search(SOURCE, beams)
+    pasts = np.zeros((rows, beams, 0), "int32")
+    for position in range(5):
+        parents = random.integers(0, beams, (rows, beams)).astype("int32")
+        tokens = random.integers(4, V, (rows, beams)).astype("int32")
+        hidden, cache = model.decode_step(tokens, parents, np.int32(position), cache, fixed)
+        inherited = np.take_along_axis(pasts, parents[..., None], axis=1)
+        pasts = np.concatenate([inherited, tokens[..., None]], axis=2)  # [B, K, T]
+        for beam in range(beams):
+            close(model.logits(hidden)[:, beam], model(SOURCE, pasts[:, beam])[:, -1])
 
 
 def test_a_later_token_cannot_change_an_earlier_logit(model: Transformer) -> None:
