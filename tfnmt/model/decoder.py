@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
+from tfnmt.model.attention import project_heads
 from tfnmt.model.masks import causal_mask, past_mask
 from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
 
@@ -96,8 +97,7 @@ class DecoderLayer(keras.layers.Layer):
 
     def _look_back(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
         entered = self.self_attention_residual.enter(x)
-        keys, values = self.self_attention.project(entered)
-        attended = self.self_attention(entered, keys, values, mask, seed)
+        attended = self.self_attention.look_around(entered, mask, seed)
         return self.self_attention_residual.leave(x, attended, seed)
 
     def _transform(self, x: Tensor, seed: Tensor | None) -> Tensor:
@@ -147,7 +147,10 @@ class Decoder(keras.layers.Layer):
 
     def project(self, memory: Tensor) -> Cache:
         """Each layer's keys and values of the memory."""
-        return tuple(KeysValues(*block.cross_attention.project(memory)) for block in self.blocks)
+        attentions = [block.cross_attention for block in self.blocks]
+        projections = [dense for each in attentions for dense in (each.key, each.value)]
+        projected = project_heads(memory, projections, self.num_heads)
+        return tuple(map(KeysValues, projected[::2], projected[1::2]))
 
     def empty_cache(self, rows: Tensor, max_length: Tensor) -> Cache:
         """Room for `max_length` positions of `rows` rows in every layer."""

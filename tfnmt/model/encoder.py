@@ -31,8 +31,7 @@ class EncoderLayer(keras.layers.Layer):
     def call(self, x: Tensor, mask: Tensor, seed: Tensor | None = None) -> Tensor:
         """[B, S, D], mask [B, 1, 1, S] -> [B, S, D]."""
         entered = self.self_attention_residual.enter(x)
-        keys, values = self.self_attention.project(entered)
-        attended = self.self_attention(entered, keys, values, mask, seed)
+        attended = self.self_attention.look_around(entered, mask, seed)
         x = self.self_attention_residual.leave(x, attended, seed)
 
         entered = self.feed_forward_residual.enter(x)
