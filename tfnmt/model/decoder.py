@@ -62,7 +62,7 @@ class DecoderLayer(keras.layers.Layer):
         """x [B, T, D], mask [1, 1, T, T], cross [B, H, S, D/H] -> [B, T, D]."""
         x = self._look_back(x, mask, seed)
 
-        entered = self.cross_attention_residual.enter(x)
+        entered = self.cross_attention_residual.enter(x, seed)
         attended = self.cross_attention(entered, *cross, memory_mask, seed)
         x = self.cross_attention_residual.leave(x, attended, seed)
         return self._transform(x, seed)
@@ -96,12 +96,12 @@ class DecoderLayer(keras.layers.Layer):
         return own, self.cross_attention.weigh(entered, cross.keys, memory_mask)
 
     def _look_back(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
-        entered = self.self_attention_residual.enter(x)
+        entered = self.self_attention_residual.enter(x, seed)
         attended = self.self_attention.look_around(entered, mask, seed)
         return self.self_attention_residual.leave(x, attended, seed)
 
     def _transform(self, x: Tensor, seed: Tensor | None) -> Tensor:
-        entered = self.feed_forward_residual.enter(x)
+        entered = self.feed_forward_residual.enter(x, seed)
         return self.feed_forward_residual.leave(x, self.feed_forward(entered, seed), seed)
 
 
@@ -131,7 +131,7 @@ class Decoder(keras.layers.Layer):
         mask = causal_mask(ops.shape(x)[1])
         for block, cross in zip(self.blocks, self.project(memory), strict=True):
             x = block(x, mask, cross, memory_mask, seed)
-        return self.norm(x)
+        return self.norm(x, training=seed is not None)
 
     def attend(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor
