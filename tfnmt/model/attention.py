@@ -26,16 +26,20 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 class Joined(NamedTuple):
-    """Several projections of the same width as one product."""
+    """Several projections of the same width, from the same input, as one product.
+
+    A product with few columns runs at half the speed of a wide one, and its gradients even slower.
+    """
 
     kernel: Tensor  # [D, P * D], P projections
     bias: Tensor  # [P * D]
 
 
 def join(projections: Sequence[Dense]) -> Joined:
-    """One after another."""
+    """One beside another."""
     weights = zip(*((dense.kernel, dense.bias) for dense in projections), strict=True)
-    return Joined(*(ops.concatenate(each, axis=-1) for each in weights))
+    dtype = projections[0].compute_dtype
+    return Joined(*(ops.cast(ops.concatenate(each, axis=-1), dtype) for each in weights))
 
 
 def project_heads(x: Tensor, joined: Joined, num_heads: int) -> list[Tensor]:
@@ -87,6 +91,11 @@ class MultiHeadAttention(keras.layers.Layer):
         shape = (None, None, self.d_model)
         for layer in (self.query, self.key, self.value, self.output_projection, self.dropout):
             layer.build(shape)
+
+    def look_around(self, x: Tensor, mask: Tensor, seed: Tensor | None = None) -> Tensor:
+        """Self-attention of a whole text: x [B, T, D] asks and answers, [B, T, D]."""
+        query, keys, values = project_heads(x, self.join(), self.num_heads)
+        return self.attend(query, keys, values, mask, seed)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of [B, S, D]: [B, H, S, D/H] each."""

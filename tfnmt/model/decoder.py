@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.attention import Joined, project_heads
+from tfnmt.model.attention import Joined, join, project_heads
 from tfnmt.model.masks import causal_mask
 from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
 
@@ -107,20 +107,19 @@ class DecoderLayer(keras.layers.Layer):
         return own, self.cross_attention.weigh(entered, cross.keys, memory_mask)
 
     def _look_back(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
-        entered = self.self_attention_residual.enter(x)
-        keys, values = self.self_attention.project(entered)
-        attended = self.self_attention(entered, keys, values, mask, seed)
+        entered = self.self_attention_residual.enter(x, seed)
+        attended = self.self_attention.look_around(entered, mask, seed)
         return self.self_attention_residual.leave(x, attended, seed)
 
     def _look_over(
         self, x: Tensor, cross: KeysValues, memory_mask: Tensor, seed: Tensor | None
     ) -> Tensor:
         """Attention to the memory, and the feed-forward network."""
-        entered = self.cross_attention_residual.enter(x)
+        entered = self.cross_attention_residual.enter(x, seed)
         attended = self.cross_attention(entered, *cross, memory_mask, seed)
         x = self.cross_attention_residual.leave(x, attended, seed)
 
-        entered = self.feed_forward_residual.enter(x)
+        entered = self.feed_forward_residual.enter(x, seed)
         return self.feed_forward_residual.leave(x, self.feed_forward(entered, seed), seed)
 
 
@@ -150,7 +149,7 @@ class Decoder(keras.layers.Layer):
         mask = causal_mask(ops.shape(x)[1])
         for block, cross in zip(self.blocks, self.project(memory), strict=True):
             x = block(x, mask, cross, memory_mask, seed)
-        return self.norm(x)
+        return self.norm(x, training=seed is not None)
 
     def attend(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor
@@ -166,7 +165,10 @@ class Decoder(keras.layers.Layer):
 
     def project(self, memory: Tensor) -> tuple[KeysValues, ...]:
         """Each layer's keys and values of the memory."""
-        return tuple(KeysValues(*block.cross_attention.project(memory)) for block in self.blocks)
+        attentions = [block.cross_attention for block in self.blocks]
+        projections = [dense for each in attentions for dense in (each.key, each.value)]
+        projected = project_heads(memory, join(projections), self.num_heads)
+        return tuple(map(KeysValues, projected[::2], projected[1::2]))
 
     def start(self, memory: Tensor, memory_mask: Tensor, beams: int) -> tuple[Cache, Fixed]:
         """What K = `beams` hypotheses begin with: nothing read, and what all steps share."""

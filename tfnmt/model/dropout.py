@@ -14,6 +14,10 @@ from keras import ops
 Tensor = Any
 
 
+LEVELS = 2**16
+"""Of chance: the rate that is asked for is met up to one of them."""
+
+
 class Dropout(keras.layers.Layer):
     """Sets a share `rate` of the input to zero and scales the rest by 1 / (1 - rate)."""
 
@@ -26,7 +30,19 @@ class Dropout(keras.layers.Layer):
         if seed is None or self.rate == 0:
             return x
         place = zlib.crc32(self.path.encode()) % 2**31
-        return keras.random.dropout(x, self.rate, seed=_GivenSeed(seed + ops.array([place, 0])))
+        chance = ops.reshape(_draw(ops.size(x), seed + ops.array([place, 0])), ops.shape(x))
+        kept = ops.cast(chance >= round(self.rate * LEVELS) - LEVELS // 2, x.dtype)
+        return x * (kept * (1 / (1 - self.rate)))
+
+
+def _draw(count: Tensor, seed: Tensor) -> Tensor:
+    """So many whole numbers from -LEVELS / 2 on, below LEVELS / 2.
+
+    Random bits are what dropout costs: a word of them serves two numbers. Keras' dropout takes one.
+    """
+    shape = ((count + 1) // 2, 1)
+    words = keras.random.randint(shape, -(2**31), 2**31 - 1, "int32", _GivenSeed(seed))
+    return ops.reshape(ops.view(words, "int16"), (-1,))[:count]
 
 
 class _GivenSeed(keras.random.SeedGenerator):

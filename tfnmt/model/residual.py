@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from tfnmt.model.dropout import Dropout
+from tfnmt.model.norm import LayerNorm
 
 Tensor = Any
 
@@ -14,7 +15,7 @@ class Residual(keras.layers.Layer):
 
     The one place that knows the difference. A sublayer f runs between `enter` and `leave`:
 
-        x = residual.leave(x, f(residual.enter(x)), seed)
+        x = residual.leave(x, f(residual.enter(x, seed)), seed)
     """
 
     def __init__(
@@ -23,7 +24,7 @@ class Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.d_model = d_model
         self.norm_first = norm_first
-        self.norm = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="norm")
+        self.norm = LayerNorm(epsilon=norm_epsilon, name="norm")
         self.dropout = Dropout(dropout, name="dropout")
 
     def build(self, input_shape: Any = None) -> None:
@@ -31,11 +32,11 @@ class Residual(keras.layers.Layer):
         self.norm.build((None, None, self.d_model))
         self.dropout.build((None, None, self.d_model))
 
-    def enter(self, x: Tensor) -> Tensor:
+    def enter(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
         """What the sublayer reads: [B, T, D]."""
-        return self.norm(x) if self.norm_first else x
+        return self.norm(x, training=seed is not None) if self.norm_first else x
 
     def leave(self, x: Tensor, output: Tensor, seed: Tensor | None = None) -> Tensor:
         """What the next sublayer gets: [B, T, D]."""
         x = x + self.dropout(output, seed)
-        return x if self.norm_first else self.norm(x)
+        return x if self.norm_first else self.norm(x, training=seed is not None)

@@ -7,6 +7,7 @@ import keras
 from tfnmt.config import ModelConfig
 from tfnmt.model.attention import MultiHeadAttention
 from tfnmt.model.feed_forward import FeedForward
+from tfnmt.model.norm import LayerNorm
 from tfnmt.model.residual import Residual
 
 Layer = Any
@@ -34,5 +35,5 @@ def residual(config: ModelConfig, name: str) -> Residual:
 def last_norm(config: ModelConfig) -> Layer:
     """What follows the last layer: a norm where layers norm first, nothing where they norm last."""
     if config.norm_first:
-        return keras.layers.LayerNormalization(epsilon=config.norm_epsilon, name="norm")
+        return LayerNorm(epsilon=config.norm_epsilon, name="norm")
     return keras.layers.Identity(name="norm")

@@ -65,15 +65,14 @@ class Trainer(keras.Model):
         )
         # A batch of padding alone has no token to divide by, and a gradient of 0.
         tokens = tf.maximum(sums.tokens, 1.0)
-        gradients = [gradient / tokens for gradient in gradients]
-        norm = tf.linalg.global_norm(gradients)
+        norm = tf.linalg.global_norm(gradients) / tokens
+        factor = 1 / tokens
         if self.config.clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
+            factor *= self.config.clip_norm / tf.maximum(norm, self.config.clip_norm)
         learning_rate = self.optimizer.learning_rate  # of this update; applying it counts on
         finite = tf.math.is_finite(norm) & tf.math.is_finite(sums.loss)
         # Keras sums over the replicas once more.
-        replicas = context.num_replicas_in_sync
-        self.optimizer.apply_if(finite, [gradient / replicas for gradient in gradients])
+        self.optimizer.apply_if(finite, gradients, factor / context.num_replicas_in_sync)
         return {
             "loss": sums.loss / tokens,
             "cross_entropy": sums.cross_entropy / tokens,

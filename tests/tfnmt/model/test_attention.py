@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from tfnmt.model.attention import MultiHeadAttention, attention_weights, merge_heads, split_heads
+from tfnmt.model.attention import (
+    MultiHeadAttention,
+    attention_weights,
+    merge_heads,
+    join,
+    project_heads,
+    split_heads,
+)
 
 
 def random(*shape: int) -> np.ndarray:
@@ -57,3 +64,22 @@ def test_attention_is_its_heads_side_by_side(heads: int) -> None:
     expected = layer.output_projection(np.concatenate(outputs, axis=-1)[None])
     actual = layer(x, *layer.project(memory), mask)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_projections_together_are_what_each_is_alone() -> None:
+    layer = MultiHeadAttention(8, 2, 0.0)
+    layer.build()
+    x = random(2, 5, 8)
+    projections = (layer.query, layer.key, layer.value)
+    for number, dense in enumerate(projections):
+        dense.bias.assign(random(8) + number)
+    for together, dense in zip(project_heads(x, join(projections), 2), projections, strict=True):
+        np.testing.assert_allclose(together, split_heads(dense(x), 2), atol=1e-6)
+
+
+def test_a_text_that_looks_around_attends_to_itself() -> None:
+    layer = MultiHeadAttention(8, 2, 0.0)
+    layer.build()
+    x, mask = random(2, 5, 8), np.tri(5, dtype=bool)[None, None]
+    expected = layer(x, *layer.project(x), mask)
+    np.testing.assert_allclose(layer.look_around(x, mask), expected, atol=1e-6)

@@ -32,6 +32,29 @@ def test_the_rate_is_dropped_and_the_mean_stays() -> None:
     assert dropped.mean() == pytest.approx(1, abs=0.02)
 
 
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.9])
+def test_any_rate_is_met(rate: float) -> None:
+    x = np.ones((1000, 1001), "float32")  # an odd number of them
+    dropped = np.array(place("a", rate)(x, seed(1, 2)))
+    assert (dropped == 0).mean() == pytest.approx(rate, abs=5 * (rate / x.size) ** 0.5)
+    assert dropped.max() == pytest.approx(1 / (1 - rate))
+
+
+def test_neighbours_and_rows_fall_independently() -> None:
+    """Two numbers come of one word: neither knows of the other."""
+    kept = np.array(place("a", 0.5)(X, seed(1, 2))) != 0
+    for one, other in ((kept[:, ::2], kept[:, 1::2]), (kept[:-1], kept[1:]), (kept, kept.T)):
+        assert np.mean(one == other) == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_gradient_is_what_was_kept() -> None:
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = place("a")(x, seed(1, 2))
+    np.testing.assert_array_equal(tape.gradient(y, x), y)
+
+
 def test_a_seed_drops_the_same_again_also_in_another_layer_of_that_path() -> None:
     np.testing.assert_array_equal(place("a")(X, seed(1, 2)), place("a")(X, seed(1, 2)))
 

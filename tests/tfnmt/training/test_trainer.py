@@ -10,7 +10,8 @@ import tensorflow as tf
 from tfnmt.config import ModelConfig, TrainingConfig
 from tfnmt.model.transformer import Transformer
 from tfnmt.training.loss import smoothed_cross_entropy
-from tfnmt.training.trainer import Trainer
+from tfnmt.training.schedule import NoamSchedule
+from tfnmt.training.trainer import Trainer, make_optimizer
 
 SOURCE = np.array([[4, 5, 2], [6, 2, 0]], "int32")
 TARGET_IN = np.array([[1, 7, 8, 9], [1, 10, 0, 0]], "int32")
@@ -182,3 +183,35 @@ def test_r_drop_draws_two_dropouts_together() -> None:
     apart = [step(trainer(dropout=0.5, r_drop=alpha))["loss"] for alpha in (1e-6, 1.0, 3.0)]
     assert apart[2] - apart[0] == pytest.approx(3 * (apart[1] - apart[0]), rel=1e-3)
     assert apart[1] > apart[0] + 0.01
+
+
+def test_updates_are_those_of_keras_adam() -> None:
+    config = TrainingConfig(warmup_steps=10)
+    ours, theirs = make_optimizer(config, 16), keras.optimizers.Adam(
+        NoamSchedule(16, 10, 1.0), beta_1=0.9, beta_2=0.98, epsilon=1e-9
+    )  # fmt: skip
+    random = np.random.default_rng(0)
+    begun = random.standard_normal((3, 4)).astype("float32")
+    weights = [keras.Variable(begun), keras.Variable(begun)]
+    for optimizer, weight in zip((ours, theirs), weights, strict=True):
+        optimizer.build([weight])
+    for _ in range(20):
+        gradient = tf.constant(random.standard_normal((3, 4)), tf.float32)
+        ours.apply_if(tf.constant(True), [gradient])
+        theirs.apply([gradient])
+        np.testing.assert_allclose(weights[0].numpy(), weights[1].numpy(), atol=1e-6)
+    for one, other in zip(ours.variables, theirs.variables, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_update_left_out_changes_neither_weight_nor_moment(value: float) -> None:
+    optimizer, weight = make_optimizer(TrainingConfig(), 16), keras.Variable(np.ones(3, "float32"))
+    optimizer.build([weight])
+    optimizer.apply_if(tf.constant(True), [tf.constant([1.0, -2.0, 3.0])])
+    before = [variable.numpy() for variable in (weight, *optimizer.variables[2:])]
+    optimizer.apply_if(tf.constant(False), [tf.constant([1.0, value, 3.0])])
+    after = [variable.numpy() for variable in (weight, *optimizer.variables[2:])]
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert int(optimizer.iterations) == 2
