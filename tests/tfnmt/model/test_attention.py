@@ -5,8 +5,8 @@ from keras import ops
 from tfnmt.model.attention import (
     MultiHeadAttention,
     attention_weights,
-    merge_heads,
     join,
+    merge_heads,
     project_heads,
     split_heads,
 )
