@@ -107,7 +107,7 @@ class DecoderLayer(keras.layers.Layer):
         return own, self.cross_attention.weigh(entered, cross.keys, memory_mask)
 
     def _look_back(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
-        entered = self.self_attention_residual.enter(x, seed)
+        entered = self.self_attention_residual.enter(x)
         attended = self.self_attention.look_around(entered, mask, seed)
         return self.self_attention_residual.leave(x, attended, seed)
 
@@ -115,11 +115,11 @@ class DecoderLayer(keras.layers.Layer):
         self, x: Tensor, cross: KeysValues, memory_mask: Tensor, seed: Tensor | None
     ) -> Tensor:
         """Attention to the memory, and the feed-forward network."""
-        entered = self.cross_attention_residual.enter(x, seed)
+        entered = self.cross_attention_residual.enter(x)
         attended = self.cross_attention(entered, *cross, memory_mask, seed)
         x = self.cross_attention_residual.leave(x, attended, seed)
 
-        entered = self.feed_forward_residual.enter(x, seed)
+        entered = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(entered, seed), seed)
 
 
@@ -149,7 +149,7 @@ class Decoder(keras.layers.Layer):
         mask = causal_mask(ops.shape(x)[1])
         for block, cross in zip(self.blocks, self.project(memory), strict=True):
             x = block(x, mask, cross, memory_mask, seed)
-        return self.norm(x, training=seed is not None)
+        return self.norm(x)
 
     def attend(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor

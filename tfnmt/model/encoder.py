@@ -30,11 +30,11 @@ class EncoderLayer(keras.layers.Layer):
 
     def call(self, x: Tensor, mask: Tensor, seed: Tensor | None = None) -> Tensor:
         """[B, S, D], mask [B, 1, 1, S] -> [B, S, D]."""
-        entered = self.self_attention_residual.enter(x, seed)
+        entered = self.self_attention_residual.enter(x)
         attended = self.self_attention.look_around(entered, mask, seed)
         x = self.self_attention_residual.leave(x, attended, seed)
 
-        entered = self.feed_forward_residual.enter(x, seed)
+        entered = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(entered, seed), seed)
 
     def attention(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class Encoder(keras.layers.Layer):
         """[B, S, D], mask [B, 1, 1, S] -> memory [B, S, D]."""
         for block in self.blocks:
             x = block(x, mask, seed)
-        return self.norm(x, training=seed is not None)
+        return self.norm(x)
 
     def attend(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """What `call` gives, and what every layer attends to, [B, L, H, S, S]."""

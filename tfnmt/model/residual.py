@@ -15,7 +15,7 @@ class Residual(keras.layers.Layer):
 
     The one place that knows the difference. A sublayer f runs between `enter` and `leave`:
 
-        x = residual.leave(x, f(residual.enter(x, seed)), seed)
+        x = residual.leave(x, f(residual.enter(x)), seed)
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Residual(keras.layers.Layer):
         self.norm.build((None, None, self.d_model))
         self.dropout.build((None, None, self.d_model))
 
-    def enter(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
+    def enter(self, x: Tensor) -> Tensor:
         """What the sublayer reads: [B, T, D]."""
-        return self.norm(x, training=seed is not None) if self.norm_first else x
+        return self.norm(x) if self.norm_first else x
 
     def leave(self, x: Tensor, output: Tensor, seed: Tensor | None = None) -> Tensor:
         """What the next sublayer gets: [B, T, D]."""
         x = x + self.dropout(output, seed)
-        return x if self.norm_first else self.norm(x, training=seed is not None)
+        return x if self.norm_first else self.norm(x)
