@@ -14,9 +14,7 @@ reach; --breakdown tells where the rest goes.
 """
 
 import json
-import shlex
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,17 +23,20 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from benchmarks.peers import measure
 from tfnmt.config import Config, ModelConfig, build_config, merge, parse_overrides
 from tfnmt.data.batches import Batches
 from tfnmt.data.catalog import open_corpus
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UsageError
 from tfnmt.flags import define_data_dir, run
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import home
 
 Tensor = Any
+
+RATE = "target_tokens_per_s"
 
 SHAPES: dict[str, tuple[dict[str, Any], int]] = {
     "reference": (
@@ -107,8 +108,8 @@ def main(values: Any, positional: list[str]) -> None:
             turns.append(ours.train(values.steps))
             plain.append(1e-9 * Product("", 1, *PLAIN).flops / _seconds(*_product(*PLAIN)))
             for command in values.peer:
-                system, rate = _run_peer(command)
-                peers.setdefault(system, []).append(rate)
+                line = measure(command, RATE)[-1]
+                peers.setdefault(line["system"], []).append(float(line[RATE]))
         _print(values, ours, turns, plain, peers)
         if values.breakdown:
             ours.break_down(turns)
@@ -147,18 +148,6 @@ def _print(
         theirs = statistics.median(rates)
         line = {"system": system, "task": "train", "target_tokens_per_s": round(theirs)}
         print(json.dumps(line | {"ours_to_theirs": round(rate / theirs, 2)}), flush=True)
-
-
-def _run_peer(command: str) -> tuple[str, float]:
-    """Name and rate of a peer."""
-    done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
-    for text in reversed(done.stdout.splitlines()):
-        try:
-            line = json.loads(text)
-            return line["system"], float(line["target_tokens_per_s"])
-        except (ValueError, KeyError, TypeError):
-            continue
-    raise UserError(f"--peer: {command} printed no rate; {done.stderr[-500:]}")
 
 
 class Ours:

@@ -42,6 +42,7 @@ class Inspector:
         """Also attention [B, T, S], the last decoder layer's, its mean over heads, and
         token_log_probs [B, T].
         """
+        _check_rows(text, translation)
         source = self.codec.cut(text, self.max_source).tokens
         target = self.codec.cut(translation, self.max_target).tokens
         reading = self.read(source, target)
@@ -53,6 +54,7 @@ class Inspector:
 
     def _attention(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
         """Also encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
+        _check_rows(text, translation)
         source = self.codec.cut(text, SHOWN_PIECES).tokens
         target = self.codec.cut(translation, SHOWN_PIECES).tokens
         reading = self.read(source, target)
@@ -71,3 +73,9 @@ class Inspector:
             "source_length": tf.math.count_nonzero(source, axis=1, dtype=tf.int32),
             "target_length": tf.math.count_nonzero(target, axis=1, dtype=tf.int32),
         }
+
+
+def _check_rows(text: Tensor, translation: Tensor) -> None:
+    """One row could pass for many otherwise: they would be broadcast."""
+    message = "text and translation must have as many rows as each other"
+    tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)

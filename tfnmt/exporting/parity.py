@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,10 @@ def certify(
     certificate; raises a UserError with the first difference.
     """
     calls = list(_calls(graphs, texts))
-    expected = [_arrays(graphs[name](**_tensors(inputs))) for name, inputs in calls]
-    report = _ask(folder, calls, python)
+    with ThreadPoolExecutor() as pool:  # both answer at the same time
+        asked = pool.submit(_ask, folder, calls, python)
+        expected = [_arrays(graphs[name](**_tensors(inputs))) for name, inputs in calls]
+        report = asked.result()
     problems = [f"{what}; a server cannot run it" for what in _unserved(report)]
     if problems:
         raise UserError(*problems)

@@ -96,3 +96,9 @@ def test_no_texts_give_no_rows(inspector: Inspector, function: str) -> None:
     empty = tf.constant([], tf.string)
     for value in getattr(inspector, function)(empty, empty).values():
         assert value.shape[0] == 0
+
+
+def test_rows_without_a_translation_are_refused(inspector: Inspector) -> None:
+    for graph in (inspector.align, inspector.attention):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
+            graph(tf.constant(TEXTS[:2]), tf.constant(TRANSLATIONS[:1]))

@@ -1,0 +1,113 @@
+"""How fast search is, beside other systems.
+
+    python -m benchmarks.decoding [--peer='COMMAND'] [--turns=3]
+
+Random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000 pieces; 16 source tokens, beam 4,
+20 steps; 1, 16 and 64 sentences together, ids to ids, in the graph that TensorFlow Serving runs. A
+peer is any command that prints JSON lines with "system", "batch_size" and "ms"; all take turns. One
+JSON line a system and batch size: medians of the turns, tokens of the best hypotheses a second.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from absl import flags
+
+from benchmarks.peers import measure
+from tfnmt.config import ModelConfig
+from tfnmt.data.tokenizer import BOS, EOS, UNK
+from tfnmt.errors import UsageError
+from tfnmt.flags import run
+from tfnmt.quiet import import_tensorflow
+
+Tensor = Any
+
+SYSTEM = "tfnmt plain"
+VOCAB_SIZE = 8000
+SOURCE_LENGTH = 16
+STEPS = 20
+BEAMS = 4
+BATCHES = (1, 16, 64)
+CALLS = 7
+"""Of which the median is a turn."""
+
+FLAGS = flags.FlagValues()
+flags.DEFINE_multi_string("peer", [], "a command to take turns with", flag_values=FLAGS)
+flags.DEFINE_integer("turns", 3, "turns of each system", 1, flag_values=FLAGS)
+
+
+def main(values: Any, positional: list[str]) -> None:
+    """Takes turns and prints."""
+    if positional:
+        raise UsageError(f"{positional[0]}: not expected; see --help")
+    import_tensorflow()
+    search = _search()
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(values.turns):
+        for system, batch, milliseconds in _turn(search, values.peer):
+            times.setdefault((system, batch), []).append(milliseconds)
+    medians = {key: statistics.median(turns) for key, turns in times.items()}
+    for (system, batch), milliseconds in medians.items():
+        line = {
+            "system": system,
+            "task": "decode",
+            "batch_size": batch,
+            "beam_size": BEAMS,
+            "ms": round(milliseconds, 1),
+            "tokens_per_s": round(1e3 * batch * STEPS / milliseconds),
+            "ours_to_theirs": round(milliseconds / medians[SYSTEM, batch], 2),
+            "turns": values.turns,
+        }
+        print(json.dumps(line), flush=True)
+
+
+def _turn(search: Callable[[Tensor], Tensor], peers: list[str]) -> Iterator[tuple[str, int, float]]:
+    """System, batch size and milliseconds."""
+    for batch in BATCHES:
+        yield SYSTEM, batch, _milliseconds(search, batch)
+    for command in peers:
+        for line in measure(command, "batch_size", "ms"):
+            yield line["system"], int(line["batch_size"]), float(line["ms"])
+
+
+def _search() -> Callable[[Tensor], Tensor]:
+    """Sources [B, S] -> translations of exactly so many steps [B, T]."""
+    import tensorflow as tf
+
+    from tfnmt.decoding.search import Search, beam_search
+    from tfnmt.decoding.step import start
+    from tfnmt.model.transformer import Transformer
+
+    transformer = Transformer(ModelConfig(d_model=128, d_ff=256), VOCAB_SIZE)
+
+    def search(source: Tensor) -> Tensor:
+        step, cache = start(transformer, source, BEAMS)
+        limits = tf.fill([tf.shape(source)[0]], STEPS)
+        return beam_search(step, cache, limits, Search(BOS, EOS, BEAMS, 0.6)).tokens[:, 0]
+
+    spec = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(search, input_signature=[spec], autograph=False)
+
+
+def _milliseconds(search: Callable[[Tensor], Tensor], batch: int) -> float:
+    """What a batch takes; the first call, which makes kernels, does not count."""
+    import numpy as np
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    source = tf.constant(random.integers(UNK + 1, VOCAB_SIZE, (batch, SOURCE_LENGTH)), tf.int32)
+    if not tf.reduce_all(search(source) != EOS):
+        raise UsageError("a hypothesis has ended early: these weights and sources do not serve")
+    times = []
+    for _ in range(CALLS):
+        begun = time.perf_counter()
+        search(source).numpy()
+        times.append(1e3 * (time.perf_counter() - begun))
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    run(main, FLAGS, __doc__)
