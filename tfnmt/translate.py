@@ -27,6 +27,7 @@ from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_search, run, search_changes
 from tfnmt.output import GrowingFile, is_special, write_lines
 from tfnmt.progress import bar, say
+from tfnmt.quiet import expect_few_rows
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Answer, Answering
@@ -72,6 +73,8 @@ def main(values: Any, positional: list[str]) -> None:
     _check(values, positional)
     model = find_model(values.model, search_changes(values))
     _check_model(values, model)
+    if positional or (not values.input and sys.stdin.isatty()):
+        expect_few_rows()
     if values.output is None or is_special(Path(values.output)):
         lines = _lines(positional, values.input)
         write_lines(_translate(values, model, lines, 0), values.output)
