@@ -41,7 +41,7 @@ class Settings:
     @property
     def patience(self) -> float:
         """Seconds that a request may have to wait before it is worked on."""
-        return self.deadline / 2
+        return self.deadline / 4
 
     @property
     def max_body(self) -> int:

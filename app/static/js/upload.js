@@ -163,8 +163,8 @@ const pause = (milliseconds, signal) =>
     });
   });
 
-// lines.txt becomes lines.de.txt.
+// lines.txt becomes lines.de.txt; where it lay is nobody's business.
 function resultName(name, target) {
-  const [, stem, ending] = /^(.*?)(\.[^.]*)?$/s.exec(name);
+  const [, stem, ending] = /([^/\\]*?)(\.[^./\\]*)?$/.exec(name);
   return `${stem}.${target}${ending ?? ""}`;
 }
