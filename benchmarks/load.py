@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import httpx
+import aiohttp
 
 REFUSALS = (429, 503)
 """Answers that are none, given in time: the server has too much to do."""
@@ -68,9 +68,8 @@ class Load:
     def _run(self, load: Callable[["Send", float], Awaitable[None]], seconds: float) -> Seen:
         async def run() -> Seen:
             seen = Seen()
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            async with httpx.AsyncClient(
-                timeout=PATIENCE, limits=limits, trust_env=False
+            async with aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(PATIENCE)
             ) as client:
                 begun = time.monotonic()
                 await load(lambda: self._send(client, seen), begun + seconds)
@@ -79,23 +78,24 @@ class Load:
 
         return asyncio.run(run())
 
-    async def _send(self, client: httpx.AsyncClient, seen: Seen) -> bool:
+    async def _send(self, client: aiohttp.ClientSession, seen: Seen) -> bool:
         """Whether a translation came."""
         text = self._texts[next(self._next) % len(self._texts)]
         begun = time.perf_counter()
         try:
-            answer = await client.post(self._url, json={"text": text, **self._fields})
-        except httpx.HTTPError as error:
+            async with client.post(self._url, json={"text": text, **self._fields}) as answer:
+                await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
             seen.errors[type(error).__name__] += 1
             return False
         seconds = time.perf_counter() - begun
-        if answer.status_code == 200:
+        if answer.status == 200:
             seen.answered.append(seconds)
-        elif answer.status_code in REFUSALS and "Retry-After" in answer.headers:
+        elif answer.status in REFUSALS and "Retry-After" in answer.headers:
             seen.refused.append(seconds)
         else:
-            seen.errors[str(answer.status_code)] += 1
-        return answer.status_code == 200
+            seen.errors[str(answer.status)] += 1
+        return answer.status == 200
 
 
 Send = Callable[[], Awaitable[bool]]
