@@ -90,14 +90,16 @@ def test_longer_rows_wait_for_a_batch_of_their_own() -> None:
     run(scenario)
 
 
-def test_shorter_rows_fill_a_batch_of_long_ones() -> None:
+def test_of_many_those_most_like_the_first_in_length_go_together() -> None:
     async def scenario(worker: Worker) -> None:
-        batcher = Batcher(1, 10)
-        rows = [("first", 9), ("long", 90), ("short", 9), ("long too", 90)]
+        batcher = Batcher(1, 1e9)
+        rows = [("first", 9), ("head", 20), *((str(number), 30) for number in range(40))]
+        rows += [("near", 21), ("nearer", 20)]
         asked = await start(*(batcher.ask(worker.task, [row]) for row in rows))
         worker.free.set()
         await asyncio.gather(*asked)
-        assert worker.batches == [["first"], ["long", "long too", "short"]]
+        assert worker.batches[1][:3] == ["head", "nearer", "near"]
+        assert len(worker.batches[1]) == MAX_ROWS
 
     run(scenario)
 
