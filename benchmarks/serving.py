@@ -3,6 +3,8 @@
     python -m benchmarks.serving --url=http://127.0.0.1:8501/v1/models/demo
         [--grpc=127.0.0.1:8500] [--signature=greedy] [--input=F] [--seconds=10] [--clients=1,8]
     python -m benchmarks.serving --url=... --hostile=10000 [--seed=1] [--pid=N]
+    python -m benchmarks.serving --app=http://127.0.0.1:8080 [--mode=greedy] [--clients=1,8]
+        [--rates=20,40] [--offline=EXPORT_VERSION] [--input=F] [--seconds=10] [--pid=N]
 
 First every signature of texts is asked in rows and in columns: both must give the same. Then so
 many clients at a time send a sentence each, the next one when the answer is there: one JSON line a
@@ -11,8 +13,15 @@ they are on the same one.
 
 With --hostile so many texts of the worst kinds are sent instead, some in a request, to each
 signature in turn. All must be answered, as valid UTF-8 with finite numbers; only a broken surrogate
-pair may be refused. --pid names the server's process: its memory is noted at every tenth of the
-way. The exit status is 1 if anything is not as it must be.
+pair may be refused.
+
+With --app the web application is put under load: by clients that wait for their answers, so many
+at a time, then by requests that come at random, so many a second, whether or not others are
+answered. What it refuses in time with 429 or 503 is counted apart. --offline measures, before that
+and with TensorFlow's own settings, what the model does in batches of 64 and of one.
+
+--pid names the server's process: its memory is noted at every tenth of an attack, and at the end of
+a load. The exit status is 1 if anything is not as it must be.
 """
 
 import base64
@@ -34,6 +43,7 @@ from typing import Any, NoReturn
 import requests
 from absl import flags
 
+from benchmarks.load import Load, Seen, offline
 from tfnmt.data import toy
 from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import run as run_command
@@ -61,6 +71,10 @@ flags.DEFINE_string("signature", "serving_default", "what is put under load", fl
 flags.DEFINE_string("input", None, "sentences, one a line (default: the toy's)", flag_values=FLAGS)
 flags.DEFINE_float("seconds", 10, "how long a load lasts", lower_bound=0.1, flag_values=FLAGS)
 flags.DEFINE_list("clients", ["1", "8"], "numbers of clients, one by one", flag_values=FLAGS)
+flags.DEFINE_string("app", None, "the web application's address", flag_values=FLAGS)
+flags.DEFINE_string("mode", "beam", "what the application is asked for", flag_values=FLAGS)
+flags.DEFINE_list("rates", [], "requests a second, one by one", flag_values=FLAGS)
+flags.DEFINE_string("offline", None, "a version's folder, measured first", flag_values=FLAGS)
 flags.DEFINE_integer("hostile", 0, "hostile texts to send", lower_bound=0, flag_values=FLAGS)
 flags.DEFINE_integer("seed", 1, "decides the hostile texts", flag_values=FLAGS)
 flags.DEFINE_integer("pid", None, "the server's process, to watch its memory", flag_values=FLAGS)
@@ -109,12 +123,15 @@ class Rest:
 
 def main(values: Any, positional: list[str]) -> None:
     """Checks the contract, then loads or attacks."""
-    if positional or not values.url:
+    if positional or not (values.url or values.app):
         raise UsageError(
-            "--url: missing; give the model's, as http://127.0.0.1:8501/v1/models/demo"
+            "--url: missing; give the model's, as http://127.0.0.1:8501/v1/models/demo, or --app"
         )
     numbers = _numbers(values.clients)
     texts = _texts(values.input)
+    if values.app:
+        _load_app(values, texts, numbers)
+        return
     right = _check_contract(Rest(values.url), texts[:3])
     if values.hostile:
         right &= _attack(Rest(values.url), values.hostile, random.Random(values.seed), values.pid)
@@ -286,6 +303,34 @@ def _percentiles(times: list[float]) -> dict[str, float]:
         return {}
     cuts = quantiles(times, n=100, method="inclusive")
     return {f"p{n}_ms": round(1000 * cuts[n - 1], 1) for n in (50, 95, 99)}
+
+
+# The web application.
+
+
+def _load_app(values: Any, texts: list[str], numbers: list[int]) -> None:
+    """Prints what the application's clients see."""
+    if values.offline:
+        import_tensorflow("tensorflow_text")
+        for rows in (64, 1):
+            rate = offline(values.offline, texts, rows, values.seconds)
+            _print("offline", rows=rows, sentences_per_s=round(rate, 1))
+    load = Load(values.app, texts, {"mode": values.mode})
+    for clients in numbers:
+        seen = load.closed(clients, values.seconds)
+        _print_seen("closed", seen, values.pid, clients=clients)
+    for rate in map(float, values.rates):
+        _print_seen("open", load.open(rate, values.seconds), values.pid, rate=rate)
+
+
+def _print_seen(task: str, seen: Seen, pid: int | None, **fields: Any) -> None:
+    _print(
+        task, **fields, seconds=round(seen.took, 1), sentences=len(seen.answered),
+        sentences_per_s=round(len(seen.answered) / seen.took, 1), **_percentiles(seen.answered),
+        refused=len(seen.refused), slowest_refusal_ms=round(1000 * max(seen.refused, default=0), 1),
+        slowest_ms=round(1000 * max(seen.answered, default=0), 1),
+        errors=dict(seen.errors), memory_mb=_memory(pid),
+    )  # fmt: skip
 
 
 # Attack.

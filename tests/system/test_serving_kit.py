@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
+
+from app.settings import parse
 
 KIT = Path(__file__).parents[2] / "export"
 
@@ -36,8 +39,47 @@ def fields(name: str) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def service() -> dict[str, Any]:
     services = yaml.safe_load((KIT / "compose.yaml").read_text())["services"]
-    assert set(services) == {"serving"}
     return services["serving"]
+
+
+@pytest.fixture(scope="module")
+def app() -> dict[str, Any]:
+    services = yaml.safe_load((KIT / "compose.yaml").read_text())["services"]
+    assert set(services) == {"serving", "app"}
+    return services["app"]
+
+
+def test_the_application_asks_the_model_that_is_served(
+    service: dict[str, Any], app: dict[str, Any]
+) -> None:
+    (model,) = server_config((KIT / "models.config").read_text()).model_config_list.config
+    port = service["ports"][1].rpartition(":")[2]
+    found = parse(app["command"])
+    assert found.backends == ((model.name, f"http://serving:{port}/v1/models/{model.name}"),)
+
+
+def test_the_application_may_do_little_and_has_time_to_end(app: dict[str, Any]) -> None:
+    assert app["read_only"] is True
+    assert app["cap_drop"] == ["ALL"]
+    assert app["security_opt"] == ["no-new-privileges:true"]
+    assert app["ports"] == ["127.0.0.1:8080:8080"]
+    assert int(app["stop_grace_period"].removesuffix("s")) > parse(app["command"]).deadline
+    dockerfile = (KIT / "Dockerfile").read_text()
+    assert re.search(r"^USER \d+:\d+$", dockerfile, re.M)
+    assert (KIT.parent / app["build"]["dockerfile"]).is_file()
+
+
+def test_the_applications_image_has_what_the_project_requires_and_no_tensorflow() -> None:
+    of_app = (KIT / "app-requirements.txt").read_text().splitlines()
+    of_all = (KIT.parent / "requirements.txt").read_text().splitlines()
+    required = {line for line in of_app if not line.startswith("#")}
+    assert required <= set(of_all)
+    assert not any(line.startswith("tensorflow") for line in required)
+
+
+def test_the_application_asks_a_server_without_tensorflow() -> None:
+    code = "import sys, app.server.process; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=KIT.parent).returncode == 0
 
 
 def test_the_models_are_where_compose_mounts_them(service: dict[str, Any]) -> None:

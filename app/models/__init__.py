@@ -1,0 +1,1 @@
+"""Models under load: readiness, queue, batches, cache."""

@@ -1,0 +1,171 @@
+"""A model that is served: its readiness, its queue, and whole texts for single sentences."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cachetools import LRUCache
+
+from app.engines.engine import (
+    Alignment,
+    Attention,
+    Card,
+    Engine,
+    Mode,
+    Pair,
+    Translation,
+)
+from app.errors import ApiError, UnavailableError
+from app.models.batcher import Batcher, Observer, Task
+from app.text.sentences import Span, join, pairs, sentences
+
+CHECK_SECONDS = 1.0
+"""How often a model is asked whether it is there."""
+
+MOST_ALTERNATIVES = 4
+
+WARM_UP = (
+    "Two men are standing on a bridge and look down at the water below them.",
+    "A girl reads.",
+)
+"""Sentences of common lengths, in any language: the first request must not pay for the set-up."""
+
+logger = logging.getLogger("app")
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A sentence and its translation, by their places in the texts, and how they align."""
+
+    source: Span
+    target: Span
+    alignment: Alignment
+
+
+class Model:
+    """An engine under a name."""
+
+    def __init__(
+        self, name: str, engine: Engine, patience: float, cached: int, observer: Observer
+    ) -> None:
+        """At most `cached` results are kept."""
+        self.name = name
+        self.version = ""
+        self.card: Card | None = None
+        self.ready = False
+        self._engine = engine
+        self._batcher = Batcher(engine.lanes, patience, observer)
+        self._cache: LRUCache[Any, Any] = LRUCache(cached)
+        self._tasks = {
+            "beam": Task("beam", lambda texts: engine.translate(texts, "beam")),
+            "greedy": Task("greedy", lambda texts: engine.translate(texts, "greedy")),
+            "nbest": Task(
+                "nbest", lambda texts: engine.translate(texts, "beam", MOST_ALTERNATIVES)
+            ),
+            "align": Task("align", engine.align),
+            "attention": Task("attention", engine.attention),
+        }
+
+    @property
+    def backlog(self) -> float:
+        """Seconds that what is waiting will take."""
+        return self._batcher.backlog
+
+    async def watch(self) -> None:
+        """Follows, for ever, whether the model is there and which version it is."""
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def check(self) -> None:
+        """Asks the model whether it is there; a version that is new is read and warmed up."""
+        try:
+            version = await self._engine.version()
+            if version != self.version or self.card is None:
+                self.card = await self._engine.info()
+                self.version = version
+                self._cache.clear()
+                await self._warm_up()
+            self._turn(True, f"version {version} is ready")
+        except ApiError as problem:
+            self._turn(False, problem.message)
+        except Exception as error:  # whatever a stranger answers, the watch goes on
+            self._turn(False, f"is no translator of ours ({type(error).__name__})")
+
+    async def close(self) -> None:
+        """Lets go of the engine."""
+        await self._engine.close()
+
+    async def translate(
+        self, texts: Sequence[str], mode: Mode, alternatives: int
+    ) -> list[Translation]:
+        """The texts, sentence by sentence, all of them at once."""
+        card = self.require()
+        spans = [sentences(text, card.source) for text in texts]
+        parts = [span.of(text) for text, own in zip(texts, spans, strict=True) for span in own]
+        found = iter(await self._ask("nbest" if alternatives else mode, parts))
+        joined = (
+            join(text, own, [_cut(next(found), alternatives) for _ in own])
+            for text, own in zip(texts, spans, strict=True)
+        )
+        return [_cut(translation, alternatives) for translation in joined]
+
+    async def align(self, pair: Pair) -> list[Aligned]:
+        """Each sentence of a text with its translation."""
+        card = self.require()
+        places = pairs(pair, card.source, card.target)
+        rows = [Pair(here.of(pair.text), there.of(pair.translation)) for here, there in places]
+        found = await self._ask("align", rows)
+        return [Aligned(*place, one) for place, one in zip(places, found, strict=True)]
+
+    async def attention(self, pair: Pair) -> Attention:
+        """The weights of all layers and heads for one sentence."""
+        self.require()
+        (found,) = await self._ask("attention", [pair])
+        return found
+
+    def require(self) -> Card:
+        """The card of a model that is there; raises where it is not."""
+        if not self.ready or self.card is None:
+            raise UnavailableError(f"the model {self.name} is not ready")
+        return self.card
+
+    async def _ask(self, task: str, rows: Sequence[Any]) -> list[Any]:
+        """Results from the cache, and from the engine those that are not there, each once."""
+        version = self.version
+        known = {row: self._cache.get((version, task, row)) for row in rows}
+        missing = [row for row, result in known.items() if result is None]
+        if missing:
+            sized = [(row, _pieces(row)) for row in missing]
+            for row, result in zip(
+                missing, await self._batcher.ask(self._tasks[task], sized), strict=True
+            ):
+                known[row] = result
+                if isinstance(result, Translation) and self._cache.maxsize:  # others are large
+                    self._cache[version, task, row] = result
+        return [known[row] for row in rows]
+
+    async def _warm_up(self) -> None:
+        for name, task in self._tasks.items():
+            paired = name in ("align", "attention")
+            for text in WARM_UP:
+                row = Pair(text, text) if paired else text
+                for rows in (1, 2 if paired else 32):
+                    await self._batcher.ask(task, [(row, _pieces(row))] * rows)
+
+    def _turn(self, ready: bool, reason: str) -> None:
+        if ready != self.ready:
+            logger.info("model", extra={"fields": {"model": self.name, "state": reason}})
+        self.ready = ready
+
+
+def _cut(translation: Translation, alternatives: int) -> Translation:
+    return translation._replace(alternatives=translation.alternatives[:alternatives])
+
+
+def _pieces(row: str | Pair) -> int:
+    """About as many as the tokenizer makes, which only the model has: one for four bytes."""
+    text = row if isinstance(row, str) else max(row, key=len)
+    return 2 + len(text.encode()) // 4

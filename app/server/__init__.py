@@ -1,0 +1,1 @@
+"""HTTP: the routes, and what guards them."""

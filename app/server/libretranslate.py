@@ -1,0 +1,154 @@
+"""The part of LibreTranslate's API that its clients need to translate."""
+
+from typing import Any, Literal
+
+from babel import Locale, UnknownLocaleError
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from app.engines.engine import Translation
+from app.errors import ApiError
+from app.models.model import MOST_ALTERNATIVES
+from app.server.desk import Desk
+from app.server.schemas import PlainError, Text
+
+ANY = "auto"
+
+STATUSES = (400, 401, 413, 415, 422, 429, 502, 503, 504)
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in STATUSES}
+
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+MOST_FIELDS = 100
+"""Fields of a form: `q` may come again and again."""
+
+
+class TranslateRequest(BaseModel):
+    """As JSON or as a form."""
+
+    q: Text | list[Text] = Field(examples=["A man sleeps."])
+    source: str = Field(ANY, examples=["en"])
+    target: str = Field(examples=["de"])
+    format: Literal["text"] = "text"
+    alternatives: int = Field(0, ge=0)
+    api_key: str = ""
+
+
+class TranslateAnswer(BaseModel):
+    """A list where a list was sent."""
+
+    translatedText: str | list[str]  # noqa: N815  LibreTranslate's name
+    alternatives: list[str] | list[list[str]] | None = None
+
+
+class Language(BaseModel):
+    """A language that can be translated, and into which."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+REQUEST = TypeAdapter(TranslateRequest)
+
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            kind: {"schema": TranslateRequest.model_json_schema()}
+            for kind in ("application/json", *FORMS)
+        },
+    }
+}
+
+
+def routes(desk: Desk) -> APIRouter:
+    """`/translate`, `/languages` and `/frontend/settings`."""
+    router = APIRouter(tags=["LibreTranslate"])
+
+    @router.post(
+        "/translate", responses=ERRORS, openapi_extra=BODY, response_model_exclude_none=True
+    )
+    async def translate(request: Request) -> TranslateAnswer:
+        """Translates a text or a list of texts."""
+        asked = await _read(request)
+        texts = [asked.q] if isinstance(asked.q, str) else asked.q
+        key = asked.api_key or None
+        desk.clients.check(request, key)
+        desk.accept(request, texts, key)
+        model = desk.models.find(None if asked.source == ANY else asked.source, asked.target)
+        alternatives = min(asked.alternatives, MOST_ALTERNATIVES)
+        found = await desk.answer(request, model.translate(texts, "beam", alternatives))
+        return _answer(found, single=isinstance(asked.q, str), listed=bool(alternatives))
+
+    @router.get("/languages")
+    async def languages() -> list[Language]:
+        """The languages that can be translated."""
+        targets: dict[str, list[str]] = {}
+        for model in desk.models:
+            if model.card is not None and model.card.target not in targets.get(
+                model.card.source, []
+            ):
+                targets.setdefault(model.card.source, []).append(model.card.target)
+        named = sorted({*targets, *(target for found in targets.values() for target in found)})
+        return [
+            Language(code=code, name=_name(code), targets=targets.get(code, [])) for code in named
+        ]
+
+    @router.get("/frontend/settings")
+    async def settings() -> dict[str, Any]:
+        """What LibreTranslate tells its page."""
+        cards = [model.card for model in desk.models if model.card is not None]
+        return {
+            "apiKeys": bool(desk.settings.keys),
+            "charLimit": desk.settings.max_chars,
+            "frontendTimeout": 500,
+            "keyRequired": bool(desk.settings.keys),
+            "language": {
+                "source": {"code": cards[0].source, "name": _name(cards[0].source)},
+                "target": {"code": cards[0].target, "name": _name(cards[0].target)},
+            }
+            if cards
+            else {},
+            "suggestions": False,
+            "supportedFilesFormat": [],
+        }
+
+    return router
+
+
+async def _read(request: Request) -> TranslateRequest:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in FORMS:
+        async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
+            fields: Any = {name: form.getlist(name) for name in form}
+        fields = {name: found[0] if len(found) == 1 else found for name, found in fields.items()}
+    elif kind == "application/json":
+        try:
+            fields = await request.json()
+        except (ValueError, RecursionError) as error:
+            raise ApiError(400, "malformed", "the body is no JSON") from error
+    else:
+        raise ApiError(415, "unsupported_media_type", "send application/json or a form")
+    try:
+        return REQUEST.validate_python(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = first["loc"][0] if first["loc"] else "body"
+        raise ApiError(400, "invalid", f"{field}: {first['msg']}") from error
+
+
+def _answer(found: list[Translation], single: bool, listed: bool) -> TranslateAnswer:
+    texts = [one.text for one in found]
+    others = [[other.text for other in one.alternatives] for one in found]
+    if single:
+        return TranslateAnswer(translatedText=texts[0], alternatives=others[0] if listed else None)
+    return TranslateAnswer(translatedText=texts, alternatives=others if listed else None)
+
+
+def _name(code: str) -> str:
+    """In English; the code itself where it is nobody's."""
+    try:
+        return Locale.parse(code, sep="-").get_display_name("en") or code
+    except (ValueError, UnknownLocaleError):
+        return code

@@ -1,0 +1,1 @@
+"""Text in parts: sentences in a text, pieces in a sentence."""
