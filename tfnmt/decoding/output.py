@@ -9,11 +9,10 @@ import tensorflow as tf
 
 from tfnmt.data.tokenizer import BOS, PAD
 from tfnmt.decoding.best import filled_up
+from tfnmt.decoding.search import IMPOSSIBLE
 from tfnmt.model.transformer import Transformer
 
 Tensor = Any
-
-IMPOSSIBLE = tf.float32.min
 
 
 class OutputProjection(NamedTuple):

@@ -20,6 +20,9 @@ from tfnmt.decoding.constraints import Constraint
 
 Tensor = Any
 Cache = Any
+IMPOSSIBLE = tf.float32.min
+"""Logit of what is never part of a translation; constraints have -inf for what may not come now."""
+
 Step = Callable[[Tensor, Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 
 
@@ -228,7 +231,11 @@ def _candidates(logits: Tensor, live: Live, position: Tensor, search: Search) ->
     flat_tokens = tf.reshape(live.tokens, [-1, tf.shape(live.tokens)[2]])  # [N, T]
     few = min(2 * beams, vocab_size)
     best, tokens = top_k(search.constrained(logits, flat_tokens, position), few)  # [N, few]
-    log_probs = tf.reshape(best - normalizer(logits), [-1, beams, few]) + live.log_probs[..., None]
+    # Where fewer may come than are looked for, the rest is no hypothesis, and may be no piece.
+    possible = best > IMPOSSIBLE
+    tokens = tf.where(possible, tokens, 0)
+    best = tf.where(possible, best - normalizer(logits), -float("inf"))
+    log_probs = tf.reshape(best, [-1, beams, few]) + live.log_probs[..., None]
     best, where = tf.math.top_k(
         tf.reshape(log_probs, [-1, beams * few]), min(2 * beams, beams * few)
     )

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfnmt.config import SamplingConfig
 from tfnmt.decoding.constraints import at_least, beginning_with
 from tfnmt.decoding.search import (
+    IMPOSSIBLE,
     Search,
     beam_search,
     greedy_search,
@@ -324,3 +325,14 @@ def test_a_sample_is_decided_by_its_own_draws_alone() -> None:
             step_of(logits, 6), prefixes(1, 9), tf.constant([9]), *arguments, draws[row : row + 1]
         )
         np.testing.assert_array_equal(together.tokens[row], alone.tokens[0])
+
+
+def test_where_fewer_pieces_may_come_than_a_beam_holds_no_other_ones_come() -> None:
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        return np.array([IMPOSSIBLE, IMPOSSIBLE, 0.0, 1.0, IMPOSSIBLE, IMPOSSIBLE])
+
+    constrained = Search(BOS, EOS, 4, 0.0, 4, (at_least(2),))
+    hypotheses = beam_search(step_of(logits, 6), prefixes(1, 4), tf.constant([4]), constrained)
+    tokens = hypotheses.tokens[hypotheses.scores > -float("inf")].numpy()
+    assert len(tokens) == 2  # after two pieces and after three; and the limit cuts none off
+    assert set(tokens.ravel().tolist()) == {0, EOS, A}
