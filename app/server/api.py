@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from app.engines.engine import Pair
+from app.engines.engine import Card, Pair, Translation
 from app.errors import ApiError
 from app.models.model import MOST_ALTERNATIVES, Aligned, Model
 from app.server import schemas
@@ -48,17 +48,7 @@ def routes(desk: Desk) -> APIRouter:
         model = desk.models.find(asked.source, asked.target, asked.model)
         work = model.translate(texts, asked.mode, asked.alternatives)
         found = await desk.answer(request, work)
-        translations = [
-            schemas.Translation(
-                text=one.text,
-                score=one.score,
-                truncated=one.truncated,
-                alternatives=[
-                    schemas.Alternative(text=text, score=score) for text, score in one.alternatives
-                ],
-            )
-            for one in found
-        ]
+        translations = list(map(_translation, found))
         return schemas.TranslateAnswer(
             translations=translations, **_answered(request, model, begun)
         )
@@ -101,18 +91,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.get("/models")
     async def models() -> schemas.ModelsAnswer:
         """The models, their languages and limits."""
-        known = [
-            schemas.ModelInfo(
-                name=model.name,
-                version=model.version,
-                source=model.card.source,
-                target=model.card.target,
-                ready=model.ready,
-                limits=model.card.limits,
-            )
-            for model in desk.models
-            if model.card is not None
-        ]
+        known = [_model_info(model, model.card) for model in desk.models if model.card is not None]
         settings = desk.settings
         limits = schemas.RequestLimits(
             max_chars=settings.max_chars,
@@ -124,6 +103,28 @@ def routes(desk: Desk) -> APIRouter:
         return schemas.ModelsAnswer(models=known, limits=limits)
 
     return router
+
+
+def _translation(one: Translation) -> schemas.Translation:
+    return schemas.Translation(
+        text=one.text,
+        score=one.score,
+        truncated=one.truncated,
+        alternatives=[
+            schemas.Alternative(text=text, score=score) for text, score in one.alternatives
+        ],
+    )
+
+
+def _model_info(model: Model, card: Card) -> schemas.ModelInfo:
+    return schemas.ModelInfo(
+        name=model.name,
+        version=model.version,
+        source=card.source,
+        target=card.target,
+        ready=model.ready,
+        limits=card.limits,
+    )
 
 
 def _answered(request: Request, model: Model, begun: float) -> dict[str, Any]:
