@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,9 @@ SETTINGS = {
     "TF_ENABLE_ONEDNN_OPTS": "1",
 }
 """Environment variables that must be set before the import; the user's own values stay."""
+
+KERAS_CAN_DO_WITHOUT = "matplotlib"
+"""For a gallery of images that nothing here shows; half a second and more."""
 
 
 def expect_few_rows() -> None:
@@ -39,12 +43,25 @@ def import_tensorflow(operations: str = "keras_nlp") -> None:
     user's mistakes have been found: it takes seconds.
     """
     set_environment()
-    with silent_stderr(), _no_garbage():
+    with silent_stderr(), _no_garbage(), _without(KERAS_CAN_DO_WITHOUT):
         import tensorflow as tf
 
         importlib.import_module(operations)
         if not is_spread():  # else TensorFlow must learn of the other hosts first
             tf.constant(0)  # the first tensor looks for devices, aloud
+
+
+@contextmanager
+def _without(module: str) -> Iterator[None]:
+    """Who tries to import it is told that it is not there; later it is."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 @contextmanager

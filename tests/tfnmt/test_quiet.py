@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +32,11 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     expect_few_rows()
     set_environment()
     assert os.environ[KERNELS] == "1"
+
+
+def test_what_keras_can_do_without_is_there_for_others() -> None:
+    program = (
+        "import sys; from tfnmt.quiet import KERAS_CAN_DO_WITHOUT as name, import_tensorflow;"
+        "import_tensorflow(); assert name not in sys.modules; import matplotlib.pyplot"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
