@@ -24,6 +24,7 @@ from tfnmt.data.published import Origin
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_data_dir, define_search, run, search_changes
+from tfnmt.lanes import share_processors
 from tfnmt.progress import bar, say
 from tfnmt.run import home, write_atomically
 
@@ -48,6 +49,7 @@ def main(values: Any, positional: list[str]) -> None:
     model = find_model(values.model, search_changes(values))
     split, pairs = _read(values, model)
     sources, references = zip(*pairs, strict=True)
+    share_processors()
     hypotheses = _translate(model, sources)
 
     from tfnmt.evaluation.scores import scores

@@ -25,6 +25,7 @@ from tfnmt.data.files import decode_lines, open_bytes, read_lines
 from tfnmt.errors import UsageError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_search, run, search_changes
+from tfnmt.lanes import share_processors
 from tfnmt.output import GrowingFile, is_special, write_lines
 from tfnmt.progress import bar, say
 from tfnmt.quiet import expect_few_rows
@@ -75,6 +76,7 @@ def main(values: Any, positional: list[str]) -> None:
     _check_model(values, model)
     if positional or (not values.input and sys.stdin.isatty()):
         expect_few_rows()
+    share_processors()
     if values.output is None or is_special(Path(values.output)):
         lines = _lines(positional, values.input)
         write_lines(_translate(values, model, lines, 0), values.output)

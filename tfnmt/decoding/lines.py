@@ -1,12 +1,16 @@
 """Many lines through a translator: in batches of like length, answers in the order of the lines."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count, islice
 from queue import Empty, Queue
 from threading import Thread
 
 from tfnmt.decoding.answers import Answer, Answering, Row
 from tfnmt.decoding.sentences import Split, join, whole
+from tfnmt.lanes import LANES
 
 WINDOW = 1024
 """Lines that are sorted by length together; memory is bounded by it."""
@@ -73,13 +77,24 @@ def translate_lines(
     A line of white space alone is answered by nothing. `first_line` is the number of the first one,
     which decides what is drawn for it.
     """
-    for window in text:
-        yield from _translate_window(answering, window, split, first_line)
-        first_line += len(window)
+    with _lanes() as lanes:
+        for window in text:
+            yield from _translate_window(lanes, answering, window, split, first_line)
+            first_line += len(window)
+
+
+@contextmanager
+def _lanes() -> Iterator[Executor]:
+    """What translates batches side by side; what has not begun when it is left is never done."""
+    lanes = ThreadPoolExecutor(LANES, "lane")
+    try:
+        yield lanes
+    finally:
+        lanes.shutdown(cancel_futures=True)
 
 
 def _translate_window(
-    answering: Answering, lines: list[str], split: Split, first_line: int
+    lanes: Executor, answering: Answering, lines: list[str], split: Split, first_line: int
 ) -> Iterator[Answer]:
     parts = [split(line) for line in lines]
     rows = [
@@ -88,19 +103,24 @@ def _translate_window(
         for place, part in enumerate(line)
         if part.strip()
     ]
+    fair = math.ceil(len(rows) / LANES)
+    numbers = list(batches([len(row.text) for row in rows], max_rows=min(fair, MAX_ROWS)))
+    together = lanes.map(answering, [[rows[number] for number in batch] for batch in numbers])
     answers: dict[int, Answer] = {}
-    for batch in batches([len(row.text) for row in rows]):
-        answers |= zip(batch, answering([rows[number] for number in batch]), strict=True)
+    for batch, found in zip(numbers, together, strict=True):
+        answers |= zip(batch, found, strict=True)
     in_order = (answers[number] for number in range(len(rows)))
     for line in parts:
         yield join(line, in_order)
 
 
-def batches(lengths: Sequence[int], max_characters: int = MAX_CHARACTERS) -> Iterator[list[int]]:
+def batches(
+    lengths: Sequence[int], max_characters: int = MAX_CHARACTERS, max_rows: int = MAX_ROWS
+) -> Iterator[list[int]]:
     """Rows of so many characters by their numbers, the longest first: what needs most memory."""
     by_length = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     start = 0
     while start < len(by_length):
-        size = max(1, min(MAX_ROWS, max_characters // max(1, lengths[by_length[start]])))
+        size = max(1, min(max_rows, max_characters // max(1, lengths[by_length[start]])))
         yield by_length[start : start + size]
         start += size

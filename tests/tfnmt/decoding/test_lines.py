@@ -5,7 +5,8 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, count
+from itertools import chain, count, pairwise
+from threading import Barrier
 
 import pytest
 
@@ -21,6 +22,7 @@ from tfnmt.decoding.lines import (
     windows,
 )
 from tfnmt.errors import UserError
+from tfnmt.lanes import LANES
 
 PATIENCE = 20
 """Seconds after which something that should come is taken not to come."""
@@ -224,9 +226,35 @@ def test_answers_come_in_the_order_of_the_lines(
 def test_rows_of_like_length_are_answered_together() -> None:
     answering = Shouting()
     list(translate_lines(answering, windows(random_lines(WINDOW))))
-    for batch, after in zip(answering.batches, answering.batches[1:], strict=False):
+    in_order = sorted(answering.batches, key=lambda batch: -max(len(row.text) for row in batch))
+    for batch, after in pairwise(in_order):
         assert min(len(row.text) for row in batch) >= max(len(row.text) for row in after)
     assert len(answering.batches) == WINDOW // MAX_ROWS
+
+
+def test_few_rows_are_shared_out_among_the_lanes() -> None:
+    answering = Shouting()
+    list(translate_lines(answering, windows(random_lines(4 * LANES - 1))))
+    assert sorted(len(batch) for batch in answering.batches) == [3, *[4] * (LANES - 1)]
+
+
+@pytest.mark.skipif(LANES == 1, reason="one processor")
+def test_batches_are_answered_side_by_side() -> None:
+    both = Barrier(2)
+
+    def meeting(rows: Sequence[Row]) -> list[Answer]:
+        both.wait(PATIENCE)
+        return [Answer() for _ in rows]
+
+    assert len(list(translate_lines(meeting, [["one", "two"]]))) == 2
+
+
+def test_what_a_batch_fails_with_comes_out() -> None:
+    def failing(rows: Sequence[Row]) -> list[Answer]:
+        raise UserError("no memory")
+
+    with pytest.raises(UserError, match="no memory"):
+        list(translate_lines(failing, windows(random_lines(WINDOW))))
 
 
 def test_blank_lines_are_answered_by_nothing_and_ask_nothing() -> None:

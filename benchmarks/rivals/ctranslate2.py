@@ -1,0 +1,31 @@
+"""Translates a file with CTranslate2.
+
+    python -m benchmarks.rivals.ctranslate2 EXPORT INPUT > OUTPUT
+
+EXPORT comes from `python -m tfnmt.export --format=ctranslate2`. Batches of 64, beam 4, a length
+penalty of 0: the search in which both find the same.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import ctranslate2
+import sentencepiece
+
+ROWS = 64
+
+
+def main(folder: Path, lines: list[str]) -> None:
+    """A line out for each line in."""
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    translator = ctranslate2.Translator(str(folder), intra_threads=os.cpu_count() or 1)
+    results = translator.translate_batch(
+        tokenizer.encode(lines, out_type=str), max_batch_size=ROWS, beam_size=4, length_penalty=0
+    )
+    for result in results:
+        print(tokenizer.decode(result.hypotheses[0]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]).read_text(encoding="utf-8").splitlines())
