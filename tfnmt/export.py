@@ -20,6 +20,7 @@ from tfnmt.errors import UsageError
 from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
 from tfnmt.exporting.models import RunModel, find_folder, find_run
 from tfnmt.flags import define_data_dir, run
+from tfnmt.lanes import share_processors
 from tfnmt.progress import say
 from tfnmt.run import home
 
@@ -46,6 +47,7 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model, and --output or --bundle: needed; see --help")
     _check(values)
     model = find_run(find_folder(values.model))
+    share_processors()  # the processes that check the export inherit it
     if values.bundle:
         _write_bundle(values, model)
     if values.output and values.format == "ctranslate2":

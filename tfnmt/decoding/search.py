@@ -40,7 +40,7 @@ class Search(NamedTuple):
     eos: int
     beam_size: int
     length_penalty: float  # alpha
-    num_hypotheses: int = 1  # how many of a row's hypotheses must be the best there are
+    num_hypotheses: int | Tensor = 1  # how many of a row's must be the best there are
     constraints: tuple[Constraint, ...] = ()
 
     def constrained(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
@@ -186,9 +186,9 @@ class Candidates(NamedTuple):
 def beam_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
     """The best hypotheses of a beam of K = `search.beam_size`.
 
-    cache: what the first step gets. limits: [B], the most pieces a row may get. Returns
-    `search.num_hypotheses` hypotheses a row. Where no hypothesis ends within a row's limit, its
-    live ones are given as they are, without eos.
+    cache: what the first step gets. limits: [B], the most pieces a row may get. Returns K
+    hypotheses a row, the first `search.num_hypotheses` of which are the best there are. Where none
+    ends within a row's limit, its live ones are given as they are, without eos.
     """
 
     def body(*values: Any) -> BeamState:
@@ -205,8 +205,7 @@ def beam_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hyp
     def can_improve(*values: Any) -> Tensor:
         return tf.reduce_any(_can_improve(BeamState(*values), limits, search))
 
-    end = _loop(can_improve, body, _start(cache, limits, search))
-    return Hypotheses(*(found[:, : search.num_hypotheses] for found in end.finished))
+    return _loop(can_improve, body, _start(cache, limits, search)).finished
 
 
 def _start(cache: Cache, limits: Tensor, search: Search) -> BeamState:

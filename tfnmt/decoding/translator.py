@@ -32,6 +32,7 @@ Tensor = Any
 Find = Callable[[Step, Cache, Tensor, Search], Hypotheses]
 """A search: step, cache, limits [B], what it goes by -> hypotheses."""
 
+COUNT = tf.TensorSpec([], tf.int32, name="count")
 DRAWS = tf.TensorSpec([None, None], tf.float32, name="draws")
 
 
@@ -64,6 +65,7 @@ class Translator:
         self.nbest = tf.function(self._nbest, input_signature=[TEXT], autograph=False)
         self.tokenize = tf.function(self._tokenize, input_signature=[TEXT], autograph=False)
         self.search = tf.function(self._search, input_signature=[TOKENS], autograph=False)
+        self.beam = tf.function(self._beam, input_signature=[TOKENS, COUNT], autograph=False)
         self.detokenize = tf.function(self._detokenize, input_signature=[TOKENS], autograph=False)
 
     def sampler(self, sampling: SamplingConfig) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
@@ -77,7 +79,7 @@ class Translator:
                 return sample(step, cache, limits, search, sampling, draws)
 
             source = self.tokenize(text)
-            return self._answer(self._found(source["tokens"], find), source["truncated"])
+            return self._answer(_best(self._find(source["tokens"], find)), source["truncated"])
 
         return tf.function(translate, input_signature=[TEXT, DRAWS], autograph=False)
 
@@ -87,8 +89,7 @@ class Translator:
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
-        found = self._found(source["tokens"], greedy_search)
-        return self._answer(found, source["truncated"])
+        return self._answer(_best(self._find(source["tokens"], greedy_search)), source["truncated"])
 
     def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
         """tokens [B, S], eos last, padded with 0; truncated [B]."""
@@ -96,8 +97,12 @@ class Translator:
 
     def _search(self, tokens: Tensor) -> dict[str, Tensor]:
         """tokens [B, S] of sources -> tokens [B, T] of translations; score [B]."""
+        return _best(self.beam(tokens, 1))
+
+    def _beam(self, tokens: Tensor, count: Tensor) -> Hypotheses:
+        """tokens [B, S] of sources -> K hypotheses, the first `count` the best there are."""
         beams = self.decoding.beam_size
-        return self._found(tokens, greedy_search if beams == 1 else beam_search, beams)
+        return self._find(tokens, greedy_search if beams == 1 else beam_search, beams, count)
 
     def _detokenize(self, tokens: Tensor) -> dict[str, Tensor]:
         """tokens [B, T] -> translation [B]."""
@@ -110,9 +115,8 @@ class Translator:
         and comes last.
         """
         source = self.tokenize(text)
-        beam_size = self.decoding.beam_size
-        found = self._find(source["tokens"], beam_search, beam_size, num_hypotheses=beam_size)
-        beams = found.scores.shape[1]
+        beams = self.decoding.beam_size
+        found = self.beam(source["tokens"], beams)
         tokens = tf.reshape(found.tokens, [-1, tf.shape(found.tokens)[2]])  # [B * K, T]
         texts = tf.reshape(self.codec.decode(tokens), [-1, beams])  # [B, K]
         nothing = tf.reduce_all(found.tokens[:, 0] == PAD, axis=1)  # [B]
@@ -130,18 +134,12 @@ class Translator:
         text = self.detokenize(found["tokens"])
         return {**text, "score": found["score"], "truncated": truncated}
 
-    def _found(self, source: Tensor, find: Find, beams: int = 1) -> dict[str, Tensor]:
-        """The best hypothesis of each source: tokens [B, T] and score [B], which is 0 for none."""
-        hypotheses = self._find(source, find, beams)
-        tokens = hypotheses.tokens[:, 0]
-        nothing = tf.reduce_all(tokens == PAD, axis=1)
-        return {"tokens": tokens, "score": tf.where(nothing, 0.0, hypotheses.scores[:, 0])}
-
-    def _find(self, source: Tensor, find: Find, beams: int, num_hypotheses: int = 1) -> Hypotheses:
+    def _find(
+        self, source: Tensor, find: Find, beams: int = 1, count: Tensor | int = 1
+    ) -> Hypotheses:
         """Hypotheses of sources [B, S]."""
-        search = Search(
-            BOS, EOS, beams, self.decoding.length_penalty, num_hypotheses, self._constraints()
-        )
+        penalty = self.decoding.length_penalty
+        search = Search(BOS, EOS, beams, penalty, count, self._constraints())
         step, cache = start(self.transformer, source, beams)
         return find(step, cache, self._limits(source), search)
 
@@ -167,6 +165,13 @@ class Translator:
     def _least_limit(self) -> int:
         """The prefix, the least pieces and an eos have room in any case."""
         return max(len(self.prefix), self.decoding.min_length) + 1
+
+
+def _best(found: Hypotheses) -> dict[str, Tensor]:
+    """The first hypothesis of each source: tokens [B, T] and score [B], which is 0 for none."""
+    tokens = found.tokens[:, 0]
+    nothing = tf.reduce_all(tokens == PAD, axis=1)
+    return {"tokens": tokens, "score": tf.where(nothing, 0.0, found.scores[:, 0])}
 
 
 def load_translator(
