@@ -8,6 +8,11 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 RESAMPLES = 1000
 """Bootstrap samples behind an interval; sacreBLEU's own default, with its fixed seed."""
 
+METRICS: dict[str, type[BLEU] | type[CHRF] | type[TER]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+
+LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "bleu_lc_tok": "BLEU, the literature's"}
+"""What scores are called."""
+
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """sacreBLEU's corpus BLEU: cased, tokenizer 13a."""
@@ -17,8 +22,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`{"bleu": {"score", "low", "high", "signature"}, "chrf": ..., "ter": ...}`."""
     return {
-        name: with_interval(metric, hypotheses, references)
-        for name, metric in (("bleu", BLEU()), ("chrf", CHRF()), ("ter", TER()))
+        name: with_interval(metric(), hypotheses, references) for name, metric in METRICS.items()
     }
 
 
