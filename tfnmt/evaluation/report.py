@@ -49,15 +49,12 @@ def report(evaluation: dict[str, Any], lines: Sequence[Line], others: Sequence[L
         *_lengths(evaluation),
     ]
     by_gain = sorted(rows, key=lambda row: row.gain)
-    if better := [row for row in reversed(by_gain) if row.gain > 0]:
-        parts += _list(f"Better than the other: {len(better):,} lines", better[:LISTED])
-    if worse := [row for row in by_gain if row.gain < 0]:
-        parts += _list(f"Worse than the other: {len(worse):,} lines", worse[:LISTED])
-    worst = sorted(rows, key=lambda row: row.ours.chrf)
-    parts += _list("Worst lines", worst[:LISTED])
+    parts += _list("Better than the other", [row for row in by_gain[::-1] if row.gain > 0], LISTED)
+    parts += _list("Worse than the other", [row for row in by_gain if row.gain < 0], LISTED)
+    parts += _list("Worst lines", sorted(rows, key=lambda row: row.ours.chrf), LISTED)
     for fault in MEANINGS:
-        if found := [row for row in rows if fault in row.ours.faults]:
-            parts += _list(f"{fault.capitalize()}: {len(found):,} lines", found[:EXAMPLES])
+        found = [row for row in rows if fault in row.ours.faults]
+        parts += _list(fault.capitalize(), found, EXAMPLES)
     return "\n\n".join(parts) + "\n"
 
 
@@ -113,9 +110,11 @@ def _range(group: dict[str, Any]) -> str:
     return f"{group['shortest']} to {end}" if end is not None else f"{group['shortest']} and more"
 
 
-def _list(title: str, rows: Sequence[Row]) -> Iterator[str]:
-    yield f"## {title}"
-    yield from map(_line, rows)
+def _list(title: str, rows: Sequence[Row], most: int) -> Iterator[str]:
+    """A section of the first ones; none of none."""
+    if rows:
+        yield f"## {title} ({min(most, len(rows)):,} of {len(rows):,})"
+        yield from map(_line, rows[:most])
 
 
 def _line(row: Row) -> str:
