@@ -1,16 +1,11 @@
 """Whether one system is better than another on a text: the paired bootstrap of Koehn (2004)."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result, estimate_ci
 
-from tfnmt.evaluation.scores import METRICS, RESAMPLES
-
-SEED = 12345
-"""sacreBLEU's own."""
+from tfnmt.evaluation.scores import METRICS, RESAMPLES, Resampled, resample
 
 
 def compare(
@@ -25,7 +20,7 @@ def compare(
     p_values = _p_values(hypotheses, others, references)
     return {
         name: _difference(
-            _resampled(metric(), hypotheses, references), _resampled(metric(), others, references)
+            resample(metric(), hypotheses, references), resample(metric(), others, references)
         )
         | {"p_value": round(p_value, 4)}
         for (name, metric), p_value in zip(METRICS.items(), p_values, strict=True)
@@ -46,28 +41,10 @@ def _p_values(
     ]
 
 
-def _difference(ours: "_Scores", theirs: "_Scores") -> dict[str, Any]:
+def _difference(ours: Resampled, theirs: Resampled) -> dict[str, Any]:
     mean, half = estimate_ci(ours.samples - theirs.samples)
     return {
         "difference": round(ours.score - theirs.score, 4),
         "low": round(float(mean - half), 4),
         "high": round(float(mean + half), 4),
     }
-
-
-class _Scores(NamedTuple):
-    """A system's score on the text, and on each sample of its sentences."""
-
-    score: float
-    samples: np.ndarray  # [RESAMPLES]
-
-
-def _resampled(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> _Scores:
-    # sacreBLEU has no public way to the scores of samples; its paired test draws the same ones.
-    statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]))
-    draws = np.random.default_rng(SEED).choice(len(statistics), (RESAMPLES, len(statistics)))
-
-    def score(rows: np.ndarray) -> float:
-        return float(metric._compute_score_from_stats(rows.sum(axis=0)).score)
-
-    return _Scores(score(statistics), np.array([score(statistics[draw]) for draw in draws]))
