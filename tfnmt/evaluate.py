@@ -84,12 +84,12 @@ def main(values: Any, positional: list[str]) -> None:
         evaluation["against"] = _compare(other, hypotheses, _texts(other_answers), references)
         _print_differences(evaluation["against"])
     page = _diagnose(evaluation, pairs, answers, other_answers) if values.report else None
-    if isinstance(model, RunModel):
-        model.run.append_evaluation(evaluation)
     if values.json:
         write_atomically(Path(values.json), (json.dumps(evaluation, indent=1) + "\n").encode())
     if page is not None:
         write_atomically(Path(values.report), page.encode())
+    if isinstance(model, RunModel):
+        model.run.append_evaluation(evaluation)
 
 
 def _find_other(name: str, model: RunModel | ExportModel) -> RunModel | ExportModel:
