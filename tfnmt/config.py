@@ -114,6 +114,9 @@ class TokenizerConfig(Section):
     normalization: Literal["identity", "nfkc"] = Field(
         "identity", description="identity leaves the text alone; nfkc folds compatible characters"
     )
+    from_run: str | None = Field(
+        None, description="a run whose tokenizer is taken as it is; null learns one from the text"
+    )
 
 
 class ModelConfig(Section):

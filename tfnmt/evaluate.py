@@ -2,8 +2,11 @@
 
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --test=my.en,my.de
+    python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val --against=ANOTHER --report=F.md
 
 Prints scores with 95% intervals and signatures; a run keeps them in evaluations.jsonl.
+--against has another model translate the same text, and tells by a paired bootstrap whether the
+difference may be chance. --report writes a page of what is wrong, and where.
 --metric=multi30k adds the literature's BLEU for Multi30k: lower-cased, tokenised.
 """
 
@@ -11,7 +14,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -28,16 +31,23 @@ from tfnmt.lanes import share_processors
 from tfnmt.progress import bar, say
 from tfnmt.run import home, write_atomically
 
+if TYPE_CHECKING:
+    from tfnmt.decoding.answers import Answer
+
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run or an export", flag_values=FLAGS)
 flags.DEFINE_string("split", None, "a split of the run's corpus", flag_values=FLAGS)
 flags.DEFINE_list("test", None, "text instead: my.en,my.de, or a .tsv ...", flag_values=FLAGS)
+flags.DEFINE_string(
+    "against", None, "another run or export, searching as it is set to", flag_values=FLAGS
+)
+flags.DEFINE_string(
+    "report", None, "a Markdown file for what is wrong, and where", flag_values=FLAGS
+)
 flags.DEFINE_string("json", None, "a file for the evaluation as JSON", flag_values=FLAGS)
 flags.DEFINE_enum("metric", None, ["multi30k"], "a further metric", flag_values=FLAGS)
 define_search(FLAGS)
 define_data_dir(FLAGS)
-
-LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "bleu_lc_tok": "BLEU, the literature's"}
 
 
 def main(values: Any, positional: list[str]) -> None:
@@ -47,10 +57,12 @@ def main(values: Any, positional: list[str]) -> None:
     if not values.model or bool(values.split) == bool(values.test):
         raise UsageError("--model, and --split or --test: needed; see --help")
     model = find_model(values.model, search_changes(values))
+    other = _find_other(values.against, model) if values.against else None
     split, pairs = _read(values, model)
     sources, references = zip(*pairs, strict=True)
     share_processors()
-    hypotheses = _translate(model, sources)
+    answers = _translate(values, model, sources)
+    hypotheses = _texts(answers)
 
     from tfnmt.evaluation.scores import scores
 
@@ -58,7 +70,6 @@ def main(values: Any, positional: list[str]) -> None:
     result: dict[str, Any] = dict(scores(hypotheses, references))
     if values.metric == "multi30k":
         result["bleu_lc_tok"] = _literature(data, split, hypotheses, references, _data_dir(values))
-    decoding = model.config.decoding
     evaluation = {
         **result,
         "model": model.name,
@@ -66,16 +77,33 @@ def main(values: Any, positional: list[str]) -> None:
         "target": data.target,
         "split": split,
         "sentences": len(pairs),
-        "beam_size": decoding.beam_size,
-        "length_penalty": decoding.length_penalty,
-        "step": model.step,
+        **_settings(model),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    _report(result)
+    _print_scores(result)
+    other_answers = _translate(values, other, sources) if other else []
+    if other:
+        evaluation["against"] = _compare(other, hypotheses, _texts(other_answers), references)
+        _print_differences(evaluation["against"])
+    page = _diagnose(evaluation, pairs, answers, other_answers) if values.report else None
     if values.json:
         write_atomically(Path(values.json), (json.dumps(evaluation, indent=1) + "\n").encode())
+    if page is not None:
+        write_atomically(Path(values.report), page.encode())
     if isinstance(model, RunModel):
         model.run.append_evaluation(evaluation)
+
+
+def _find_other(name: str, model: RunModel | ExportModel) -> RunModel | ExportModel:
+    """The model to compare with, which must translate between the same languages."""
+    other = find_model(name, {})
+    ours, theirs = ((each.source, each.target) for each in (model.config.data, other.config.data))
+    if ours != theirs:
+        raise UsageError(
+            f"--against={name}: translates {' to '.join(theirs)}, and --model {' to '.join(ours)}; "
+            "compare models of one direction"
+        )
+    return other
 
 
 def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
@@ -92,14 +120,69 @@ def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
     return ",".join(map(str, corpus.files("test"))), list(corpus.pairs("test"))
 
 
-def _translate(model: RunModel | ExportModel, sources: Sequence[str]) -> list[str]:
+def _translate(
+    values: Any, model: RunModel | ExportModel, sources: Sequence[str]
+) -> list["Answer"]:
+    """The answers; with what looks wrong in them where there is to be a report."""
     graphs = model.load()
-    from tfnmt.decoding.answers import best
+    from tfnmt.decoding.answers import again, best
     from tfnmt.decoding.lines import translate_lines, windows
 
     answering = best(graphs["serving_default"])
+    if values.report:
+        answering = again(answering, graphs["align"])
     answers = translate_lines(answering, windows(sources))
-    return [each.best.text for each in bar(answers, "translating", "sentences", len(sources))]
+    return list(bar(answers, "translating", "sentences", len(sources)))
+
+
+def _texts(answers: Sequence["Answer"]) -> list[str]:
+    return [answer.best.text for answer in answers]
+
+
+def _settings(model: RunModel | ExportModel) -> dict[str, Any]:
+    """What decides a model's translations."""
+    decoding = model.config.decoding
+    return {
+        "beam_size": decoding.beam_size,
+        "length_penalty": decoding.length_penalty,
+        "step": model.step,
+    }
+
+
+def _compare(
+    other: RunModel | ExportModel,
+    hypotheses: Sequence[str],
+    others: Sequence[str],
+    references: Sequence[str],
+) -> dict[str, Any]:
+    """The other's scores, and ours less those."""
+    from tfnmt.evaluation.comparison import compare
+    from tfnmt.evaluation.scores import scores
+
+    return {
+        **scores(others, references),
+        "model": other.name,
+        **_settings(other),
+        "differences": compare(hypotheses, others, references),
+    }
+
+
+def _diagnose(
+    evaluation: dict[str, Any],
+    pairs: Sequence[Pair],
+    answers: Sequence["Answer"],
+    other_answers: Sequence["Answer"],
+) -> str:
+    """Adds what is found to the evaluation; the report's page."""
+    from tfnmt.evaluation.diagnosis import diagnose, findings
+    from tfnmt.evaluation.report import report
+
+    lines, others = diagnose(pairs, answers), []
+    evaluation |= findings(lines)
+    if "against" in evaluation:
+        others = diagnose(pairs, other_answers)
+        evaluation["against"] |= findings(others)
+    return report(evaluation, lines, others)
 
 
 def _literature(
@@ -130,11 +213,24 @@ def _literature(
     return literature_bleu(hypotheses, lines, data.target)
 
 
-def _report(result: dict[str, Any]) -> None:
+def _print_scores(result: dict[str, Any]) -> None:
+    from tfnmt.evaluation.scores import LABELS
+
     for name, score in result.items():
         print(
             f"{LABELS[name]} {score['score']:.2f}  [{score['low']:.2f}, {score['high']:.2f}]  "
             f"{score['signature']}"
+        )
+
+
+def _print_differences(against: dict[str, Any]) -> None:
+    from tfnmt.evaluation.scores import LABELS
+
+    print(f"against {against['model']}, the difference, and p by a paired bootstrap:")
+    for name, found in against["differences"].items():
+        print(
+            f"{LABELS[name]} {against[name]['score']:.2f}  {found['difference']:+.2f} "
+            f"[{found['low']:+.2f}, {found['high']:+.2f}]  p={found['p_value']:.3f}"
         )
 
 

@@ -1,11 +1,13 @@
 import json
+import shutil
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tfnmt import evaluate
+from tfnmt import evaluate, train
 from tfnmt.data import toy
 from tfnmt.errors import UsageError, UserError
 from tfnmt.run import Run
@@ -76,6 +78,101 @@ def test_files_of_different_length_are_refused(
     (tmp_path / "t.de").write_text("eins\n")
     with pytest.raises(UserError, match=r"30 lines, but .* has 1;"):
         call(evaluate, f"--model={tiny_run}", f"--test={files}")
+
+
+@pytest.fixture(scope="module")
+def other_run(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with another tokenizer, whose pieces have other numbers."""
+    folder = tmp_path_factory.mktemp("other")
+    call(train, f"--config={tiny_run / 'config.yaml'}", "--set=tokenizer.vocab_size=400",
+         f"--run_dir={folder / 'run'}", f"--cache_dir={folder / 'cache'}")  # fmt: skip
+    return folder / "run"
+
+
+def test_either_of_two_models_scores_as_if_it_were_alone(
+    call: Call, tiny_run: Path, other_run: Path, files: str, tmp_path: Path
+) -> None:
+    def evaluated(model: Path, *flags: str) -> dict[str, Any]:
+        call(evaluate, f"--model={model}", f"--test={files}", f"--json={tmp_path / 'e.json'}",
+             *flags)  # fmt: skip
+        result: dict[str, Any] = json.loads((tmp_path / "e.json").read_text())
+        return result
+
+    one, other = evaluated(tiny_run), evaluated(other_run)
+    both = evaluated(tiny_run, f"--against={other_run}")
+    for name in ("bleu", "chrf", "ter"):
+        assert both[name] == one[name]
+        assert both["against"][name] == other[name]
+    assert one["chrf"]["score"] != other["chrf"]["score"]
+    assert both["against"]["model"] == str(other_run)
+
+
+def test_a_model_held_against_itself_differs_by_nothing(
+    call: Call, tiny_run: Path, tiny_export: Path, files: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    call(evaluate, f"--model={tiny_run}", f"--test={files}", f"--against={tiny_export}",
+         f"--json={tmp_path / 'e.json'}")  # fmt: skip
+    evaluation = json.loads((tmp_path / "e.json").read_text())
+    against = evaluation["against"]
+    for name in ("bleu", "chrf", "ter", "step", "beam_size", "length_penalty"):
+        assert against[name] == evaluation[name]
+    assert against["model"] == str(tiny_export / "1")
+    equal = {"difference": 0, "low": 0, "high": 0, "p_value": 1}
+    assert against["differences"] == {"bleu": equal, "chrf": equal, "ter": equal}
+    assert "+0.00 [+0.00, +0.00]  p=1.000" in capsys.readouterr().out
+    assert Run(tiny_run).evaluations()[-1] == evaluation
+
+
+def test_the_other_searches_as_it_is_set_to(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path
+) -> None:
+    call(evaluate, f"--model={tiny_run}", f"--test={files}", "--beam_size=1", "--max_length=3",
+         f"--against={tiny_run}", f"--json={tmp_path / 'e.json'}")  # fmt: skip
+    evaluation = json.loads((tmp_path / "e.json").read_text())
+    own = Run(tiny_run).config().decoding.beam_size
+    assert (evaluation["beam_size"], evaluation["against"]["beam_size"]) == (1, own)
+    assert evaluation["against"]["differences"]["chrf"]["difference"] == pytest.approx(
+        evaluation["chrf"]["score"] - evaluation["against"]["chrf"]["score"], abs=2e-4
+    )
+    assert evaluation["chrf"]["score"] != evaluation["against"]["chrf"]["score"]
+
+
+def test_a_report_says_what_is_wrong_with_one_model(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path
+) -> None:
+    call(evaluate, f"--model={tiny_run}", f"--test={files}", f"--report={tmp_path / 'r.md'}",
+         f"--json={tmp_path / 'e.json'}")  # fmt: skip
+    evaluation = json.loads((tmp_path / "e.json").read_text())
+    page = (tmp_path / "r.md").read_text()
+    assert "against" not in evaluation
+    assert sum(group["sentences"] for group in evaluation["bleu_by_length"]) == 30
+    assert 0 < max(evaluation["faults"].values()) <= 30
+    assert "## Worst lines (20 of 30)" in page
+    assert "Better than the other" not in page
+
+
+def test_a_report_of_two_models_says_what_got_better_and_worse(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path
+) -> None:
+    call(evaluate, f"--model={tiny_run}", f"--test={files}", "--max_length=3",
+         f"--against={tiny_run}", f"--report={tmp_path / 'r.md'}",
+         f"--json={tmp_path / 'e.json'}")  # fmt: skip
+    evaluation = json.loads((tmp_path / "e.json").read_text())
+    assert evaluation["faults"]["omission"] == 30
+    assert set(evaluation["against"]) >= {"faults", "bleu_by_length", "differences"}
+    assert "than the other (" in (tmp_path / "r.md").read_text()
+
+
+def test_another_direction_is_refused(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_run, tmp_path / "back")
+    path = tmp_path / "back" / "config.yaml"
+    text = path.read_text().replace("source: en", "source: xx")
+    path.write_text(text.replace("target: de", "target: en").replace("xx", "de"))
+    with pytest.raises(UsageError, match="translates de to en, and --model en to de"):
+        call(evaluate, f"--model={tiny_run}", f"--test={files}", f"--against={tmp_path / 'back'}")
 
 
 @pytest.mark.parametrize("flags", [[], ["--split=val"], ["--model=x", "--split=val", "--test=a,b"]])

@@ -288,7 +288,7 @@ CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]]
             (computed_in, {}, {"training.precision": "mixed_bfloat16"}),
             (evaluated_weights, {}, {"training.ema_decay": "0.5"}),
             (trained_parts, {}, {"training.freeze": "[encoder]"}),
-            (begun, {}, {"training.init_from": "other_run"}),
+            (begun, {}, {"training.init_from": "other_run", "tokenizer.from_run": "other_run"}),
             (updated_weights, {"model.dropout": "0.5"}, {"training.device_tokens": "16"}),
             (updated_weights, {}, {"training.warmup_steps": "50",
                                    "training.learning_rate_scale": "2.0",

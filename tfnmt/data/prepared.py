@@ -36,7 +36,7 @@ from tfnmt.data.files import Pair
 from tfnmt.data.report import Report, Side
 from tfnmt.data.sentences import FlatWriter, Lines, Sentences, open_lines, open_sentences
 from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
-from tfnmt.errors import UserError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import bar, say
 from tfnmt.run import Run, exclusive, written_aside
 
@@ -191,10 +191,17 @@ def _removals(report: Report) -> str:
 
 
 def _given_tokenizer(config: Config) -> bytes | None:
-    """The tokenizer of the run that the training begins with, if it begins with one."""
-    if config.training.init_from is None:
+    """The tokenizer of another run, where it is to be taken over or the training begins with it."""
+    begun, taken = config.training.init_from, config.tokenizer.from_run
+    if begun and taken:
+        raise UsageError(
+            f"tokenizer.from_run: training.init_from brings the tokenizer of {begun}; set one of "
+            "them"
+        )
+    name = begun or taken
+    if name is None:
         return None
-    run = Run(Path(config.training.init_from))
+    run = Run(Path(name))
     run.config()  # tells what is no run
     return run.tokenizer_path.read_bytes()
 
@@ -303,7 +310,8 @@ def _key(config: Config, corpus: Corpus) -> str:
     depends_on = {
         "format": FORMAT,
         "cleaning": config.cleaning.model_dump(),
-        "tokenizer": config.tokenizer.model_dump(),
+        "tokenizer": config.tokenizer.model_dump(exclude={"from_run"}),
+        # Its content stands for the run that it is from.
         "given_tokenizer": hashlib.sha256(_given_tokenizer(config) or b"").hexdigest(),
         "corpus": data.corpus,
         "direction": [data.source, data.target],

@@ -1,12 +1,20 @@
 """BLEU, chrF and TER by sacreBLEU, with their signatures and 95% intervals."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import estimate_ci
 
-RESAMPLES = 1000
-"""Bootstrap samples behind an interval; sacreBLEU's own default, with its fixed seed."""
+RESAMPLES, SEED = 1000, 12345
+"""Bootstrap samples behind an interval, and what draws them: sacreBLEU's own defaults."""
+
+METRICS: dict[str, type[BLEU] | type[CHRF] | type[TER]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+
+LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "bleu_lc_tok": "BLEU, the literature's"}
+"""What scores are called."""
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -17,20 +25,41 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`{"bleu": {"score", "low", "high", "signature"}, "chrf": ..., "ter": ...}`."""
     return {
-        name: with_interval(metric, hypotheses, references)
-        for name, metric in (("bleu", BLEU()), ("chrf", CHRF()), ("ter", TER()))
+        name: with_interval(metric(), hypotheses, references) for name, metric in METRICS.items()
     }
 
 
 def with_interval(
-    metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, Any]:
     """A score with the interval that resampling the sentences gives."""
-    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
-    # sacreBLEU leaves the interval's middle and half width on the score.
+    found = resample(metric, hypotheses, references)
+    mean, half = estimate_ci(found.samples)
+    signature = metric.get_signature()
+    signature.update("bs", RESAMPLES)
+    signature.update("seed", SEED)
     return {
-        "score": round(float(result.score), 4),
-        "low": round(float(result._mean - result._ci), 4),
-        "high": round(float(result._mean + result._ci), 4),
-        "signature": metric.get_signature().format(short=False),
+        "score": round(found.score, 4),
+        "low": round(float(mean - half), 4),
+        "high": round(float(mean + half), 4),
+        "signature": signature.format(short=False),
     }
+
+
+class Resampled(NamedTuple):
+    """A system's score on a text, and on each sample of its sentences."""
+
+    score: float
+    samples: np.ndarray  # [RESAMPLES]
+
+
+def resample(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Resampled:
+    """Scores samples of the sentences, as many as there are, the same for every system."""
+    # What sacreBLEU's own bootstrap does, and draws; that one fails where some samples score 0.
+    statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]))
+    draws = np.random.default_rng(SEED).choice(len(statistics), (RESAMPLES, len(statistics)))
+
+    def score(rows: np.ndarray) -> float:
+        return float(metric._compute_score_from_stats(rows.sum(axis=0)).score)
+
+    return Resampled(score(statistics), np.array([score(statistics[draw]) for draw in draws]))

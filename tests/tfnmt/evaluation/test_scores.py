@@ -1,7 +1,7 @@
 import pytest
 import sacrebleu
 
-from tfnmt.evaluation.scores import bleu, scores
+from tfnmt.evaluation.scores import METRICS, bleu, scores
 
 REFERENCES = [f"The {animal} sleeps in the {place} ." for animal in ("dog", "cat", "old bear")
               for place in ("house", "garden", "forest", "small town")]  # fmt: skip
@@ -30,3 +30,22 @@ def test_the_interval_holds_the_score_and_the_signature_says_how() -> None:
 def test_equal_text_scores_100_and_case_counts() -> None:
     assert bleu(REFERENCES, REFERENCES) == pytest.approx(100)
     assert bleu([line.lower() for line in REFERENCES], REFERENCES) < 90
+
+
+def test_intervals_are_sacrebleus() -> None:
+    found = scores(HYPOTHESES, REFERENCES)
+    for name, metric in METRICS.items():
+        own = metric()
+        result = own.corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=1000)
+        assert found[name]["low"] == pytest.approx(result._mean - result._ci, abs=1e-3)
+        assert found[name]["high"] == pytest.approx(result._mean + result._ci, abs=1e-3)
+        assert found[name]["signature"] == own.get_signature().format()
+
+
+def test_what_is_hardly_ever_right_has_its_interval_too() -> None:
+    """Some samples have nothing right, which sacreBLEU's own bootstrap cannot work with."""
+    hypotheses = [REFERENCES[0], *["-"] * 11]
+    bleu_score = scores(hypotheses, REFERENCES)["bleu"]
+    assert bleu_score["low"] < bleu_score["score"] < bleu_score["high"]
+    nothing = scores(["-"] * 12, REFERENCES)
+    assert nothing["bleu"]["score"] == nothing["bleu"]["high"] == 0

@@ -1,0 +1,47 @@
+"""The commands of docs/distil.md: a teacher translates, a student learns from it."""
+
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tfnmt import evaluate, train, translate
+from tfnmt.data import toy
+from tfnmt.run import Run
+
+Call = Callable[..., None]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """The training source, and validation text in both languages."""
+    for split, count in (("train", 80), ("val", 20)):
+        pairs = list(islice(toy.pairs(split), count))
+        for side, language in enumerate(("en", "de")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (tmp_path / f"{split}.{language}").write_text(text, encoding="utf-8")
+    return tmp_path / "train.en", tmp_path / "val"
+
+
+@pytest.mark.slow
+def test_a_student_learns_from_its_teachers_translations(
+    call: Call, tiny_run: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    source, val = files
+    student, distilled = tmp_path / "student", tmp_path / "distilled" / "train.de"
+    call(translate, f"--model={tiny_run}", f"--input={source}", f"--output={distilled}",
+         "--max_length=source+5")  # fmt: skip
+    assert len(distilled.read_text().splitlines()) == 80
+    call(train, f"--config={tiny_run / 'config.yaml'}", f"--run_dir={student}",
+         f"--cache_dir={tmp_path / 'cache'}", f"--train={source},{distilled}",
+         f"--val={val}.en,{val}.de", f"--set=tokenizer.from_run={tiny_run}",
+         "--set=model.num_encoder_layers=2")  # fmt: skip
+    assert Run(student).tokenizer_path.read_bytes() == Run(tiny_run).tokenizer_path.read_bytes()
+    call(evaluate, f"--model={student}", "--split=val", f"--against={tiny_run}",
+         f"--report={tmp_path / 'r.md'}", f"--json={tmp_path / 'e.json'}")  # fmt: skip
+    evaluation = json.loads((tmp_path / "e.json").read_text())
+    assert evaluation["sentences"] == 20
+    assert evaluation["against"]["model"] == str(tiny_run)
+    assert (tmp_path / "r.md").is_file()
