@@ -1,8 +1,8 @@
 """A hook of MkDocs: what the pages say of files that are not on the site.
 
-On a code host a link to `../tfnmt/config.py` leads to the file. On the site it leads to the same file
-there, if mkdocs.yml names a `repo_url`; else only its text is left. A file that is not there is a
-warning, which a strict build takes for an error.
+On a code host a link to `../tfnmt/config.py` leads to the file. On the site it leads to the same
+file there, if mkdocs.yml names a `repo_url`; else only its text is left. A file that is not there
+is a warning, which a strict build takes for an error.
 """
 
 import logging
