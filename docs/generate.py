@@ -185,7 +185,7 @@ def web_api(spec: Schema) -> Iterator[str]:
         for method, operation in methods.items():
             yield f"## {method.upper()} {path}"
             yield operation["description"]
-            yield table(("", ""), _operation(operation))
+            yield table(("", "body"), _operation(operation))
     for name, schema in spec["components"]["schemas"].items():
         if "properties" in schema and not name.endswith("ValidationError"):
             yield f"## {_schema_name(name)}"
@@ -194,8 +194,8 @@ def web_api(spec: Schema) -> Iterator[str]:
 
 
 def _operation(operation: Schema) -> Iterator[tuple[str, str]]:
-    """What it takes and gives, and the statuses by which it refuses."""
-    bodies = {"takes": operation["requestBody"]} if "requestBody" in operation else {}
+    """The bodies of the request and of the answers, by their statuses."""
+    bodies = {"request": operation["requestBody"]} if "requestBody" in operation else {}
     rows: dict[str, list[str]] = {}
     for name, body in (bodies | operation["responses"]).items():
         kinds = ", ".join(f"`{kind.partition(';')[0]}`" for kind in body["content"])
