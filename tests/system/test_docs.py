@@ -41,7 +41,7 @@ PYTHON = """\
 #!/bin/sh
 case "$2" in
 tfnmt.train | tfnmt.prepare) set -- "$@" {settings} ;;
-tfnmt.translate) set -- "$@" --min_length=4 ;;
+tfnmt.translate) set -- "$@" --prefix=Der ;;
 app) set -- "$@" --port=8080 ;;
 esac
 exec "{python}" "$@"
