@@ -6,6 +6,7 @@ tests/docs/test_commands.py.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -132,6 +133,16 @@ def _text(lines: Iterable[str]) -> str:
 @pytest.fixture
 def clone(tmp_path: Path) -> Clone:
     return Clone(tmp_path)
+
+
+def test_the_other_how_to_pages_say_why_they_are_not_run() -> None:
+    nav = re.search(r"  - How-to:\n(.*?)  - Reference:", (ROOT / "mkdocs.yml").read_text(), re.S)
+    assert nav is not None
+    pages = re.findall(r"([\w-]+)\.md", nav[1])
+    assert pages
+    assert set(HOW_TO) <= set(pages)
+    for page in set(pages) - set(HOW_TO):
+        assert all(block.not_run for block in blocks(ROOT / "docs" / f"{page}.md")), page
 
 
 @pytest.mark.slow
