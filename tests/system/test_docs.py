@@ -167,4 +167,4 @@ def test_a_how_to_page_goes_on_where_the_tutorial_ends(
             (clone.path / f"{name}.{language}").write_text(_text(lines), encoding="utf-8")
     (clone.path / "mono.en").unlink()
     clone.follow(page)
-    assert (clone.path / HOW_TO[page]).is_file()
+    assert (clone.path / HOW_TO[page]).exists()
