@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-serving check format
+.PHONY: help install demo test test-all test-serving check docs format
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
@@ -61,6 +61,10 @@ check: .venv/.installed ## formatting, lint, types, imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/.installed ## the reference from the code, and the site in site/
+	$(BIN)/python -m docs.generate
+	$(BIN)/mkdocs build --strict
 
 format: .venv/.installed ## format the code and mend what lint can
 	$(BIN)/ruff format .

@@ -51,7 +51,7 @@ class Settings:
 
 def parse(arguments: list[str]) -> Settings:
     """The settings, or a UsageError that says what is wrong."""
-    flags = _parser().parse_args(arguments)
+    flags = make_parser().parse_args(arguments)
     if not flags.model and not flags.backend:
         raise UsageError(
             "no model; give --model=DIR, an export, or --backend=http://host:8501/v1/models/NAME"
@@ -84,7 +84,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see --help")
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The flags."""
     parser = _Parser(
         prog="python -m app", description=USAGE, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,

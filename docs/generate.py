@@ -1,0 +1,227 @@
+"""Writes the reference from the code, so that nothing is stated twice.
+
+    python -m docs.generate
+
+configuration.md comes from tfnmt/config.py, commands.md from the commands' own flags, and
+web-api.md from the application's OpenAPI description. A test holds them to what this writes.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
+
+from absl import flags
+from starlette.testclient import TestClient
+
+import app.settings
+from app.models.models import Models
+from app.server.application import create
+from app.server.desk import Desk
+from app.server.metrics import Metrics
+from tfnmt.config import Config
+
+Schema = Mapping[str, Any]
+
+FOLDER = Path(__file__).parent
+NOTE = "<!-- Written by `python -m docs.generate`: do not edit. -->"
+
+CONFIGURATION = """\
+A preset (`--dataset=NAME`) or a file (`--config=FILE`) sets what differs from these defaults,
+flags override it, and `--set SECTION.KEY=VALUE` overrides both; the values are YAML. A run keeps
+what came of that in its `config.yaml`."""
+
+COMMANDS = """\
+Each is called as `python -m NAME`, and `--help` prints what is here. A flag that is on or off is
+turned off by `--no` before its name. Text that begins with a dash comes after `--`. Exit codes: 0
+done, 1 failed, 2 called wrongly; a signal's own when a signal ended the work."""
+
+WEB_API = """\
+What `python -m app` answers. The application describes itself at `/docs`, and as OpenAPI at
+`/spec`; [The web application](app.md) has examples, limits and what errors mean."""
+
+
+def pages() -> dict[str, str]:
+    """The text of each generated page, by its file's name."""
+    return {
+        "configuration.md": page("Configuration", CONFIGURATION, configuration()),
+        "commands.md": page("Commands", COMMANDS, commands()),
+        "web-api.md": page("Web API", WEB_API, web_api(openapi())),
+    }
+
+
+def page(title: str, introduction: str, parts: Iterable[str]) -> str:
+    """A page of parts."""
+    return "\n\n".join([f"# {title}", NOTE, introduction, *parts]) + "\n"
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in row)} |" for row in lines)
+
+
+# --- Configuration --------------------------------------------------------------------------------
+
+
+def configuration() -> Iterator[str]:
+    """A table a section."""
+    for name, field in Config.model_fields.items():
+        section = field.annotation
+        assert section is not None
+        yield f"## {name}"
+        yield (section.__doc__ or "").strip()
+        schema = section.model_json_schema()
+        yield table(
+            ("key", "values", "default", "meaning"),
+            (
+                (f"`{name}.{key}`", values(one), f"`{_yaml(one['default'])}`", one["description"])
+                for key, one in schema["properties"].items()
+            ),
+        )
+
+
+def _yaml(value: object) -> str:
+    """A default as it stands in a file."""
+    words = {None: "null", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def values(schema: Schema) -> str:
+    """What may stand there, for people."""
+    if "anyOf" in schema:
+        return " or ".join(values(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "$ref" in schema:
+        name = _schema_name(schema["$ref"].rpartition("/")[2])
+        return f"[{name}](#{name.lower().replace('.', '')})"
+    if "items" in schema:
+        return f"a list of {values(schema['items'])}"
+    kinds = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`",
+             "string": "text", "null": "`null`", "object": "an object"}  # fmt: skip
+    bounds = ", ".join(_bounds(schema))
+    return kinds[schema["type"]] + (f" ({bounds})" if bounds else "")
+
+
+def _bounds(schema: Schema) -> Iterator[str]:
+    for key, words in (
+        ("minimum", "{} or more"),
+        ("exclusiveMinimum", "above {}"),
+        ("maximum", "{} or less"),
+        ("exclusiveMaximum", "below {}"),
+        ("multipleOf", "a multiple of {}"),
+        ("minLength", "{} characters or more"),
+        ("maxLength", "{} characters or fewer"),
+    ):
+        if key in schema:
+            yield words.format(f"{schema[key]:g}" if schema[key] < 1e6 else f"{schema[key]:.0f}")
+
+
+# --- Commands -------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[str]:
+    """The usage and the flags of each command."""
+    for command in find_commands("tfnmt"):
+        yield from _command(command.__name__, command.__doc__ or "", absl_flags(command.FLAGS))
+    yield from _command("app", app.settings.USAGE, argparse_flags(app.settings.make_parser()))
+
+
+def find_commands(package: str) -> list[ModuleType]:
+    """The modules of a package that have flags of their own."""
+    path = import_module(package).__path__
+    names = [each.name for each in iter_modules(path) if not each.ispkg]
+    modules = [import_module(f"{package}.{name}") for name in names]
+    return [module for module in modules if hasattr(module, "FLAGS")]
+
+
+def _command(name: str, usage: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    yield f"## {name}"
+    yield f"```text\n{usage.strip()}\n```"
+    yield table(("flag", "meaning"), rows)
+
+
+def absl_flags(found: flags.FlagValues) -> Iterator[tuple[str, str]]:
+    """Each flag, and what it means."""
+    for name in sorted(found):
+        flag = found[name]
+        meaning = flag.help or ""
+        choices = getattr(flag.parser, "enum_values", ())
+        if choices:  # absl puts them in front
+            listed = ", ".join(f"`{choice}`" for choice in choices)
+            meaning = f"{meaning.partition('>: ')[2]}: {listed}"
+        if flag.default not in (None, False, []):
+            meaning += f" (default: {_yaml(flag.default)})"
+        yield f"`--{name}`" if flag.boolean else f"`--{name}=...`", meaning
+
+
+def argparse_flags(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Each flag, and what it means."""
+    for action in parser._actions:
+        shown = "" if action.nargs == 0 else f"={action.metavar or '...'}"
+        yield f"`{action.option_strings[-1]}{shown}`", (action.help or "") % vars(action)
+
+
+# --- The web API ----------------------------------------------------------------------------------
+
+
+def openapi() -> Schema:
+    """What the application says of itself, with no model loaded."""
+    metrics = Metrics()
+    desk = Desk(app.settings.Settings(models=(), backends=()), Models([]), metrics)
+    spec: Schema = TestClient(create(desk, metrics)).get("/spec").json()
+    return spec
+
+
+def web_api(spec: Schema) -> Iterator[str]:
+    """Addresses, then what they take and give."""
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            yield f"## {method.upper()} {path}"
+            yield operation["description"]
+            yield table(("", "body"), _operation(operation))
+    for name, schema in spec["components"]["schemas"].items():
+        if "properties" in schema and not name.endswith("ValidationError"):
+            yield f"## {_schema_name(name)}"
+            yield schema.get("description", "")
+            yield table(("field", "values", "default", "meaning"), _fields(schema))
+
+
+def _operation(operation: Schema) -> Iterator[tuple[str, str]]:
+    """The bodies of the request and of the answers, by their statuses."""
+    bodies = {"request": operation["requestBody"]} if "requestBody" in operation else {}
+    rows: dict[str, list[str]] = {}
+    for name, body in (bodies | operation["responses"]).items():
+        kinds = ", ".join(f"`{kind.partition(';')[0]}`" for kind in body["content"])
+        content = next(iter(body["content"].values()))
+        rows.setdefault(f"{kinds}: {_content(content.get('schema', {}))}", []).append(name)
+    return ((", ".join(names), body) for body, names in rows.items())
+
+
+def _content(schema: Schema) -> str:
+    if "properties" in schema:
+        return ", ".join(f"`{name}`" for name in schema["properties"])
+    return values(schema) if schema.keys() - {"title"} else "anything"
+
+
+def _fields(schema: Schema) -> Iterator[tuple[str, str, str, str]]:
+    needed = schema.get("required", ())
+    for name, one in schema["properties"].items():
+        default = "needed" if name in needed else f"`{_yaml(one.get('default'))}`"
+        yield f"`{name}`", values(one), default, one.get("description", "")
+
+
+def _schema_name(name: str) -> str:
+    """`app__server__schemas__Error` as `schemas.Error`: two of them are called the same."""
+    return name.removeprefix("app__server__").replace("__", ".")
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,47 @@
+"""The site is built from the pages without a warning."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs import links
+from tests.docs.pages import PAGES, ROOT
+
+
+class Page:
+    """What the hook asks of MkDocs' own."""
+
+    class file:  # noqa: N801
+        src_uri = "page.md"
+
+
+def test_the_site_is_built_strictly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", f"--site-dir={tmp_path}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tutorial" / "index.html").is_file()
+    assert not list(tmp_path.rglob("*.py"))
+
+
+def test_a_link_to_the_code_leads_there_or_is_its_text() -> None:
+    text = "See [the flags](../tfnmt/flags.py) and [results](../README.md#results)."
+    assert links.on_page_markdown(text, Page(), {"repo_url": None}) == "See the flags and results."
+    assert links.on_page_markdown(text, Page(), {"repo_url": "https://a.org/b/"}) == (
+        "See [the flags](https://a.org/b/blob/main/tfnmt/flags.py) and "
+        "[results](https://a.org/b/blob/main/README.md#results)."
+    )
+
+
+def test_a_link_to_what_is_not_there_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    links.on_page_markdown("[gone](../gone.py)", Page(), {"repo_url": None})
+    assert "gone.py is not there" in caplog.text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_file_that_a_page_leads_to_is_there(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#\S*)?\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
