@@ -1,0 +1,62 @@
+"""A trace: what became of a batch, from its ids to the loss, and to its translation."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfnmt.tracing.beam import SearchTrace, follow_search
+from tfnmt.tracing.forward import Forward, follow_forward
+from tfnmt.tracing.loss import Losses, measure
+from tfnmt.tracing.steps import Step
+from tfnmt.tracing.subject import Subject, make_batch
+
+Loss = Callable[[np.ndarray, Any, np.ndarray, float], Any]
+"""hidden [B, T, D], table [V, D], target_out [B, T], smoothing -> the sums that training takes."""
+
+
+class Trace(NamedTuple):
+    """All that is told of a batch."""
+
+    title: str  # which model
+    subject: Subject
+    forward: Forward  # it reads the targets; where there are none, the translations
+    losses: Losses
+    sums: Any  # the same losses as training adds them up
+    search: SearchTrace
+
+
+def follow(
+    title: str,
+    subject: Subject,
+    ids: tuple[list[list[int]], list[list[int]]],
+    loss: Loss,
+    smoothing: float,
+) -> Trace:
+    """Follows sources and targets, eos included; without targets those that are found."""
+    sources, targets = ids
+    search = follow_search(subject, make_batch(sources, sources).source)
+    found = [row.tokens or sources[-1][-1:] for row in search.rows]  # eos where nothing was found
+    batch = make_batch(sources, targets or found)
+    forward = follow_forward(subject.transformer, batch)
+    table = subject.transformer.output_embedding.table
+    sums = loss(forward.hidden, table, batch.target_out, smoothing)
+    return Trace(
+        title,
+        subject,
+        forward,
+        measure(forward.logits, batch.target_out, smoothing),
+        sums,
+        search,
+    )
+
+
+def shape_chain(steps: list[Step]) -> list[tuple[int, ...]]:
+    """The shapes that the tensors of some steps have one after another, each change once."""
+    chain: list[tuple[int, ...]] = []
+    for step in steps:
+        for variable in step.variables:
+            if variable.letters.startswith("B ") and variable.values.dtype.kind == "f":
+                shape = variable.values.shape
+                chain += [shape] if chain[-1:] != [shape] else []
+    return chain
