@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run", flag_values=FLAGS)
 flags.DEFINE_bool("tiny", False, "a model of two words, instead of a run", flag_values=FLAGS)
-flags.DEFINE_bool("trained", False, "train the tiny model first, for some seconds", flag_values=FLAGS)
+flags.DEFINE_bool(
+    "trained", False, "train the tiny model first, for some seconds", flag_values=FLAGS
+)
 flags.DEFINE_multi_string("target", [], "the text's translation, one a text", flag_values=FLAGS)
 flags.DEFINE_string(
     "nudge", None, "ROW,POSITION,TOKEN,AMOUNT: add so much to a logit, and see the loss move",
@@ -54,8 +56,10 @@ SMOOTHING = 0.1
 """With the tiny model; a run has its own."""
 
 TINY_DECODING = {"beam_size": 2, "max_extra_length": 3}
-LESSONS = TrainingConfig(warmup_steps=50, label_smoothing=0.0)
-UPDATES = 100
+LESSONS = TrainingConfig(warmup_steps=50, learning_rate_scale=0.5, label_smoothing=0.005)
+"""With this smoothing, and five pieces, the loss is least where the right one has 0.996."""
+
+UPDATES = 250
 SEED = 1
 
 Ids = tuple[list[list[int]], list[list[int]]]

@@ -63,7 +63,10 @@ def tiny(decoding: DecodingConfig) -> Subject:
         step, cache = start(transformer, tokens, beams)
         find = greedy_search if beams == 1 else beam_search
         found = find(step, cache, limits, Search(BOS, EOS, beams, decoding.length_penalty))
-        return {"tokens": found.tokens[:, 0], "score": found.scores[:, 0]}
+        return {
+            "tokens": found.tokens[:, 0],
+            "score": tf.where(limits > 0, found.scores[:, 0], 0.0),
+        }
 
     return Subject(transformer, words.PIECES, decoding, search, words.decode)
 

@@ -10,7 +10,7 @@ from tfnmt.tracing.parameters import list_blocks
 from tfnmt.tracing.steps import Parameter, Step
 from tfnmt.tracing.subject import Subject
 from tfnmt.tracing.tensors import Names, clip, mask_lines, tensor_lines
-from tfnmt.tracing.trace import Trace, shape_chain
+from tfnmt.tracing.trace import Trace, describe_shapes
 
 SHOWN_STEPS = 2
 """Steps of a search whose tensors are shown; the others have the same, with a longer past."""
@@ -53,7 +53,9 @@ def nudge_lines(
     after = losses.nudged(row, position, token, amount)
     slope = losses.slopes[place]
     right = int(losses.target[row, position])
-    yield from _heading(f"{amount:+g} on the logit of {pieces[token]}, row {row}, position {position}")
+    yield from _heading(
+        f"{amount:+g} on the logit of {pieces[token]}, row {row}, position {position}"
+    )
     yield f"logit                {losses.logits[place]:9.4f} -> {after.logits[place]:9.4f}"
     for name, number in {pieces[token]: token, pieces[right]: right}.items():
         before, now = (np.exp(each.log_probs[row, position, number]) for each in (losses, after))
@@ -75,9 +77,7 @@ def nudge_lines(
 
 def _title(trace: Trace) -> Iterator[str]:
     yield trace.title
-    shapes = [str(shape).replace(" ", "") for shape in shape_chain(trace.forward.steps)]
-    shown = shapes if len(shapes) < 12 else [*shapes[:8], "...", *shapes[-2:]]
-    yield f"shapes: {' -> '.join(shown)}"
+    yield f"shapes: {describe_shapes(trace.forward.steps)}"
 
 
 def _heading(text: str) -> Iterator[str]:
@@ -141,7 +141,7 @@ def describe_mixing(step: Step) -> str:
         return "mix: what stands at one reaches itself and those after it"
     places = [", ".join(map(str, np.flatnonzero(row.any(axis=0)))) for row in others]
     return "mix: " + "; ".join(
-        f"row {row}, what stands at {some or 'none'} reaches {reached}"
+        f"in sentence {row} what stands at {some or 'none'} reaches {reached}"
         for row, some in enumerate(places)
     )
 

@@ -11,6 +11,9 @@ from tfnmt.tracing.loss import Losses, measure
 from tfnmt.tracing.steps import Step
 from tfnmt.tracing.subject import Subject, make_batch
 
+FIRST, LAST = 7, 3
+"""Shapes that are told: layers after the first have the same ones again."""
+
 Loss = Callable[[np.ndarray, Any, np.ndarray, float], Any]
 """hidden [B, T, D], table [V, D], target_out [B, T], smoothing -> the sums that training takes."""
 
@@ -51,12 +54,17 @@ def follow(
     )
 
 
-def shape_chain(steps: list[Step]) -> list[tuple[int, ...]]:
-    """The shapes that the tensors of some steps have one after another, each change once."""
-    chain: list[tuple[int, ...]] = []
+def describe_shapes(steps: list[Step]) -> str:
+    """How shapes change from step to step: the first of them, and the last."""
+    chain: list[str] = []
     for step in steps:
         for variable in step.variables:
             if variable.letters.startswith("B ") and variable.values.dtype.kind == "f":
-                shape = variable.values.shape
+                shape = describe_shape(variable.values.shape)
                 chain += [shape] if chain[-1:] != [shape] else []
-    return chain
+    return " -> ".join([*chain[:FIRST], "...", *chain[-LAST:]])
+
+
+def describe_shape(shape: tuple[int, ...]) -> str:
+    """`(2,3,8)`."""
+    return f"({','.join(map(str, shape))})"
