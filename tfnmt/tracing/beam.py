@@ -1,6 +1,6 @@
 """The search, followed: what each step could choose from, and what became of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -193,11 +193,3 @@ def _read_greedy(search: Call, row: int) -> list[BeamStep]:
                      -np.inf, not done)
         )  # fmt: skip
     return steps
-
-
-def path_to(steps: Sequence[BeamStep], position: int, slot: int) -> list[int]:
-    """The tokens of the hypothesis that has that slot after the step at a position."""
-    if position < 0:
-        return []
-    own = next(each for each in steps[position].candidates if each.slot == slot)
-    return [*path_to(steps, position - 1, own.parent), own.token]

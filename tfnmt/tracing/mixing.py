@@ -29,7 +29,7 @@ def mixing(call: Call) -> np.ndarray | None:
     length = arguments[changed_names[0]].shape[-2]
     columns = []
     for position in range(length):
-        noise = np.random.default_rng(position).normal(size=before.shape[-1]).astype("float32")
+        noise = np.random.default_rng(position).standard_normal(before.shape[-1], "f4")
         changed = {name: _changed(arguments[name], position, noise) for name in changed_names}
         after = np.asarray(method(**{**arguments, **changed}))
         columns.append(np.abs(after - before).max(axis=-1) > LEAST)  # [B, T]

@@ -1,7 +1,7 @@
 """The weights of a model, block by block."""
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tfnmt.model.transformer import Transformer
 from tfnmt.tracing.steps import MODEL
@@ -10,7 +10,8 @@ DEPTH = 3
 """A block's name: `decoder/layer_0/feed_forward`."""
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True)
+class Block:
     """The weights of a sublayer, or of a table."""
 
     name: str

@@ -20,8 +20,8 @@ SIDES = ("encode", "decode", "decode_step", "logits")
 class Variable(NamedTuple):
     """A tensor under the name that the code gives it.
 
-    Letters of axes: B sentences, S source, T target, K hypotheses, T*K what they have read, H heads,
-    D d_model, F d_ff, V pieces, N all positions of all sentences, P projections.
+    Letters of axes: B sentences, S source, T target, K hypotheses, T*K what they have read,
+    H heads, D d_model, F d_ff, V pieces, N all positions of all sentences, P projections.
     """
 
     name: str

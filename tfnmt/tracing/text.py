@@ -66,10 +66,8 @@ def nudge_lines(
     ):
         change = moved.sum() - values.sum()
         yield f"{name:<20} {values.sum():9.4f} -> {moved.sum():9.4f}   {change:+.4f}"
-    yield (
-        f"slope p - q          {slope:9.4f}: a small step of {amount:+g} moves the smoothed loss by "
-        f"{slope * amount:+.4f}"
-    )
+    by_slope = f"by it alone, {amount:+g} would be {slope * amount:+.4f}"
+    yield f"slope p - q          {slope:9.4f}: {by_slope}"
 
 
 # --- Tensors --------------------------------------------------------------------------------------
@@ -160,28 +158,28 @@ def _parameters(trace: Trace) -> Iterator[str]:
 def _loss(trace: Trace) -> Iterator[str]:
     losses, names = trace.losses, trace.subject.pieces
     yield from _heading("Loss [section 5.4]")
-    yield f"{'':6}{'position':<9} {'right token':<14} {'p':>7} {'-log p':>9} {'smoothed':>9}  likeliest"
+    yield f"{'right token':<30}{'p':>9} {'-log p':>9} {'smoothed':>9}  likeliest"
     for row, position in np.argwhere(losses.real):
-        right = losses.target[row, position]
-        likeliest = np.argsort(-losses.log_probs[row, position])[:3]
-        shares = np.exp(losses.log_probs[row, position])
-        best = "  ".join(f"{clip(names[i])} {shares[i]:.4f}" for i in likeliest)
-        yield (
-            f"row {row} {position:<9} {clip(names[right], 14):<14} {shares[right]:7.4f} "
-            f"{losses.cross_entropy[row, position]:9.4f} {losses.smoothed[row, position]:9.4f}  {best}"
-        )
-    total, entropy = losses.smoothed.sum(), losses.entropy.sum()
+        right, shares = losses.target[row, position], np.exp(losses.log_probs[row, position])
+        best = (f"{clip(names[i])} {shares[i]:.4f}" for i in np.argsort(-shares)[:3])
+        where = f"row {row} position {position:<4}{clip(names[right], 12)}"
+        costs = losses.cross_entropy[row, position], losses.smoothed[row, position]
+        yield f"{where:<30}{shares[right]:9.4f} {_costs(*costs)}  {'  '.join(best)}"
     tokens = int(losses.real.sum())
-    yield f"{'sum':<38} {losses.cross_entropy.sum():9.4f} {total:9.4f}"
-    yield f"{f'mean over {tokens} real tokens':<38} {losses.cross_entropy.sum() / tokens:9.4f} {total / tokens:9.4f}"  # noqa: E501
+    sums = losses.cross_entropy.sum(), losses.smoothed.sum()
+    yield f"{'sum':<39} {_costs(*sums)}"
+    yield f"{f'mean over {tokens} real tokens':<39} {_costs(*(each / tokens for each in sums))}"
+    theirs = float(trace.sums.cross_entropy), float(trace.sums.loss)
+    yield f"{'the sums of tfnmt.training.loss':<39} {_costs(*theirs)}"
+    entropy = losses.entropy.sum()
     yield (
-        f"training's own sums (tfnmt.training.loss): cross entropy "
-        f"{float(trace.sums.cross_entropy):.4f}, smoothed {float(trace.sums.loss):.4f}"
+        f"with smoothing {losses.smoothing:g}: {sums[1]:.4f} = KL(q || p) {sums[1] - entropy:.4f} "
+        f"+ H(q) {entropy:.4f}, and H(q) is the same for every model"
     )
-    yield (
-        f"smoothing {losses.smoothing:g}: {total:.4f} = KL(q || p) {total - entropy:.4f} + H(q) "
-        f"{entropy:.4f}, and H(q) is the same for every model"
-    )
+
+
+def _costs(cross_entropy: float, smoothed: float) -> str:
+    return f"{cross_entropy:9.4f} {smoothed:9.4f}"
 
 
 # --- Search ---------------------------------------------------------------------------------------
