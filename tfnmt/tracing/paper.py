@@ -33,7 +33,7 @@ ENTRIES = {
     ),
     "sinusoids": Entry(
         "positional encoding", "section 3.5",
-        "sin and cos of position / 10000^(2i / d_model)", {RESULT: "T D"},
+        "sin and cos of position / 10000^(2i / d_model)", {RESULT: "pos D"},
     ),
     "Dropout.call/source_dropout": Entry(
         "embedding and position, added", "sections 3.4 and 3.5", "x", {"x": "B T D"}

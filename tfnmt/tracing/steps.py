@@ -21,7 +21,8 @@ class Variable(NamedTuple):
     """A tensor under the name that the code gives it.
 
     Letters of axes: B sentences, S source, T target, K hypotheses, T*K what they have read,
-    H heads, D d_model, F d_ff, V pieces, N all positions of all sentences, P projections.
+    H heads, D d_model, F d_ff, V pieces, pos positions of every sentence, N all positions of all
+    sentences, P projections.
     """
 
     name: str

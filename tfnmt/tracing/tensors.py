@@ -14,6 +14,12 @@ FEW = 6
 NAME = 10  # width of a column of names
 CELL = 8  # width of a number
 
+PLACES = {
+    "H": "head", "K": "hypothesis", "N": "row", "S": "position", "T": "position", "T*K": "past",
+    "pos": "position",
+}  # fmt: skip
+"""What a place on an axis is called, by the axis' letters."""
+
 Names = dict[str, Sequence[Sequence[str]]]
 """Of the axes S and T: the pieces of each sentence."""
 
@@ -79,8 +85,7 @@ def _label(axis: str, where: int, names: dict[str, Sequence[str]]) -> str:
     """What a place on an axis is: `head 1`, `cat`."""
     if axis in names:
         return clip(names[axis][where])
-    known = {"H": "head", "K": "hypothesis", "S": "position", "T": "position", "N": "row"}
-    return f"{known[axis]} {where}" if axis in known else ""
+    return f"{PLACES[axis]} {where}" if axis in PLACES else ""
 
 
 def _shape(values: np.ndarray) -> str:
