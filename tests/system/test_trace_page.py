@@ -52,10 +52,10 @@ def cells(page: Page) -> list[list[float]]:
 
 
 def test_a_mask_that_is_switched_off_lets_weights_flow(page: Page) -> None:
-    page.get_by_label("layer").select_option("decoder/layer_0/self_attention")
+    page.get_by_role("combobox", name="layer").select_option("decoder/layer_0/self_attention")
     masked = cells(page)
     assert masked[0] == [1.0, 0.0]
-    page.get_by_label("mask").uncheck()
+    page.get_by_role("checkbox", name="mask").uncheck()
     bare = cells(page)
     assert bare[0][1] > 0
     assert bare[1] == masked[1]  # it sees all that there is in any case
@@ -63,12 +63,12 @@ def test_a_mask_that_is_switched_off_lets_weights_flow(page: Page) -> None:
     expect(page.locator("#weights td.cheat")).to_have_count(1)
     expect(page.locator("#seen")).to_contain_text("the very piece that it is to predict")
 
-    page.get_by_label("layer").select_option("decoder/layer_0/cross_attention")
+    page.get_by_role("combobox", name="layer").select_option("decoder/layer_0/cross_attention")
     expect(page.locator("#seen")).to_contain_text("Nothing is masked here")
     assert [len(row) for row in cells(page)] == [3, 3]
     page.locator("#sentence").select_option("1")
     expect(page.locator("#seen")).to_contain_text("to padding")
-    page.get_by_label("mask").check()
+    page.get_by_role("checkbox", name="mask").check()
     assert [row[2] for row in cells(page)] == [0, 0]
 
 
@@ -137,7 +137,7 @@ def test_every_tensor_is_behind_a_summary(page: Page) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_for_everybody(page: Page, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    page.get_by_label("mask").uncheck()
+    page.get_by_role("checkbox", name="mask").uncheck()
     found = Axe().run(page).response["violations"]
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
 
