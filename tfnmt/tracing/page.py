@@ -11,11 +11,11 @@ import numpy as np
 
 from tfnmt.tracing.beam import RowSearch
 from tfnmt.tracing.loss import Losses
+from tfnmt.tracing.mixing import describe_mixing
 from tfnmt.tracing.parameters import list_blocks
 from tfnmt.tracing.steps import Step, Variable
 from tfnmt.tracing.subject import Subject
 from tfnmt.tracing.tensors import FEW, WHOLE
-from tfnmt.tracing.text import describe_mixing
 from tfnmt.tracing.trace import Trace, describe_shapes
 
 TEMPLATE = Path(__file__).with_name("page.html")
@@ -67,9 +67,15 @@ def _step(step: Step) -> Json:
         "section": step.entry.section,
         "parameters": step.parameters,
         "tensors": [_tensor(variable) for variable in step.variables],
-        "mixing": None if step.mixing is None else
-        {"text": describe_mixing(step), "rows": step.mixing.astype(int).tolist()},
-    }  # fmt: skip
+        "mixing": _mixing(step),
+    }
+
+
+def _mixing(step: Step) -> Json | None:
+    if step.mixing is None:
+        return None
+    text = describe_mixing(step.function, step.mixing)
+    return {"text": text, "rows": step.mixing.astype(int).tolist()}
 
 
 def _tensor(variable: Variable) -> Json:

@@ -6,8 +6,9 @@ import numpy as np
 
 from tfnmt.tracing.beam import BeamStep, Candidate, RowSearch
 from tfnmt.tracing.loss import Losses
+from tfnmt.tracing.mixing import describe_mixing
 from tfnmt.tracing.parameters import list_blocks
-from tfnmt.tracing.steps import Parameter, Step
+from tfnmt.tracing.steps import Step
 from tfnmt.tracing.subject import Subject
 from tfnmt.tracing.tensors import Names, clip, mask_lines, tensor_lines
 from tfnmt.tracing.trace import Trace, describe_shapes
@@ -39,7 +40,7 @@ def search_lines(trace: Trace) -> Iterator[str]:
     yield from _steps(trace.search.encoder, names)
     for position, steps in enumerate(trace.search.decoder[:SHOWN_STEPS]):
         yield from _heading(f"What the decoder does in step {position}, for all hypotheses at once")
-        yield from _steps(steps, names, heading=False)
+        yield from _steps(steps, names)
     for row, search in enumerate(trace.search.rows):
         yield from _row_search(row, search, subject)
     yield from _parameters(trace)
@@ -99,49 +100,24 @@ def _names(subject: Subject, source: np.ndarray, target: np.ndarray | None = Non
     }
 
 
-def _steps(steps: Iterable[Step], names: Names, heading: bool = True) -> Iterator[str]:
+def _steps(steps: Iterable[Step], names: Names) -> Iterator[str]:
     part = ""
     for step in steps:
         now = "/".join(step.place.split("/")[:2]) or step.side
-        if heading and now != part and step.place.startswith(("encoder/", "decoder/")):
+        if now != part and step.place.startswith(("encoder/", "decoder/")):
             yield from _heading(now)
         part = now
         yield ""
         yield f"{step.place or step.side} · {step.function}"
         yield f"  {step.entry.title}: {step.entry.formula}   [{step.entry.section}]"
-        yield from _parameter_lines(step.parameters)
+        for parameter in step.parameters:
+            yield f"  {'with':<10} {parameter.shape!s:<15} {parameter.name}"
         if step.function == "attention_weights" and step.mask is not None:
             yield from (f"  {line}" for line in mask_lines(step.mask))
         for variable in step.variables:
             yield from (f"  {line}" for line in tensor_lines(variable, names))
         if step.mixing is not None:
-            yield f"  positions {describe_mixing(step)}"
-
-
-def _parameter_lines(parameters: Sequence[Parameter]) -> Iterator[str]:
-    for parameter in parameters:
-        name = parameter.name if len(parameter.name) < 60 else f"...{parameter.name[-56:]}"
-        yield f"  {'with':<10} {parameter.shape!s:<15} {name}"
-
-
-def describe_mixing(step: Step) -> str:
-    """Where positions mix, as it was tried out, in words."""
-    mixing = step.mixing
-    assert mixing is not None
-    own = np.eye(mixing.shape[1], dtype=bool)
-    if step.function == "MultiHeadAttention.call":
-        others, reached = mixing, "the target"
-    else:
-        others, reached = mixing & ~own, "others"
-    if not others.any():
-        return "do not mix: each is worked on alone"
-    if reached == "others" and (mixing == np.tri(len(own), dtype=bool)).all():
-        return "mix: what stands at one reaches itself and those after it"
-    places = [", ".join(map(str, np.flatnonzero(row.any(axis=0)))) for row in others]
-    return "mix: " + "; ".join(
-        f"in sentence {row} what stands at {some or 'none'} reaches {reached}"
-        for row, some in enumerate(places)
-    )
+            yield f"  positions {describe_mixing(step.function, step.mixing)}"
 
 
 def _parameters(trace: Trace) -> Iterator[str]:
