@@ -1,6 +1,8 @@
+import io
 import json
 import re
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,13 @@ from tfnmt.errors import UsageError
 
 Call = Callable[..., None]
 Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def tiny_text(call: Call) -> str:
+    with redirect_stdout(io.StringIO()) as output:
+        call(trace, "--tiny")
+    return output.getvalue()
 
 
 def shapes(text: str) -> set[str]:
@@ -22,9 +31,8 @@ def loss_rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if re.match(r"row \d position", line)]
 
 
-def test_the_tiny_model_goes_from_text_to_loss(call: Call, capsys: Capture) -> None:
-    call(trace, "--tiny")
-    text = capsys.readouterr().out
+def test_the_tiny_model_goes_from_text_to_loss(tiny_text: str) -> None:
+    text = tiny_text
     assert "(2,3,8) -> (2,2,3,4) -> (2,2,3,3) -> " in text
     assert " -> (2,2,5)" in text
     assert {"(2, 3, 8)", "(2, 2, 2, 3)", "(2, 2, 5)", "(8, 32)"} <= shapes(text)
@@ -39,9 +47,8 @@ def test_the_tiny_model_goes_from_text_to_loss(call: Call, capsys: Capture) -> N
     assert both[0] == both[1]  # ours, and training's
 
 
-def test_mixing_is_told(call: Call, capsys: Capture) -> None:
-    call(trace, "--tiny")
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+def test_mixing_is_told(tiny_text: str) -> None:
+    lines = [line.strip() for line in tiny_text.splitlines()]
     told = [line for line in lines if line.startswith("positions ")]
     assert told == [
         "positions mix: in sentence 0 what stands at 0, 1, 2 reaches others; "
@@ -115,8 +122,7 @@ def test_what_cannot_be_is_said(call: Call, arguments: list[str], complaint: str
         call(trace, *arguments)
 
 
-@pytest.mark.parametrize("nudge", ["0,0,cat", "0,9,cat,1", "0,0,mouse,1", "0,0,5,1", "-1,0,cat,1",
-                                   "0,0,cat,much", "0,0,-2,1"])  # fmt: skip
+@pytest.mark.parametrize("nudge", ["0,0,cat", "0,9,cat,1", "0,0,mouse,1", "-1,0,cat,1"])
 def test_a_nudge_of_nothing_is_said(call: Call, nudge: str) -> None:
     with pytest.raises(UsageError, match="there are 2 rows of up to 2 positions"):
         call(trace, "--tiny", f"--nudge={nudge}")
