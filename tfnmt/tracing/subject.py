@@ -1,0 +1,87 @@
+"""A model to look into: a run's, or the tiny one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfnmt.config import DecodingConfig, ModelConfig
+from tfnmt.data.batches import Batch, gather
+from tfnmt.data.sentences import Sentences
+from tfnmt.data.tokenizer import BOS, EOS, Tokenizer
+from tfnmt.decoding.search import Search, beam_search, greedy_search
+from tfnmt.decoding.step import start
+from tfnmt.decoding.translator import Translator
+from tfnmt.model.transformer import Transformer
+from tfnmt.tracing import words
+
+Tensor = Any
+
+TINY = ModelConfig(
+    num_encoder_layers=1, num_decoder_layers=1, d_model=8, num_heads=2, d_ff=32, dropout=0,
+    norm_first=False,
+)  # fmt: skip
+"""Small enough for every tensor to be seen whole; norm comes last, as in the paper."""
+
+
+class Subject(NamedTuple):
+    """A model, and the way from its text to ids and back."""
+
+    transformer: Transformer
+    pieces: list[str]  # by their ids
+    decoding: DecodingConfig
+    search: Callable[[Tensor], dict[str, Tensor]]
+    """Ids of sources [B, S] -> tokens [B, T] and score [B] of translations."""
+    decode: Callable[[Sequence[int]], str]
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """The pieces of some ids."""
+        return [self.pieces[number] for number in ids]
+
+
+def of_translator(translator: Translator, tokenizer: Tokenizer) -> Subject:
+    """What a run translates with."""
+
+    def decode(ids: Sequence[int]) -> str:
+        (text,) = translator.detokenize(tf.constant([ids], tf.int32))["translation"].numpy()
+        return str(text.decode())
+
+    return Subject(
+        translator.transformer, tokenizer.pieces(), translator.decoding, translator.search, decode
+    )
+
+
+def tiny(decoding: DecodingConfig) -> Subject:
+    """A Transformer over the two words, untrained."""
+    transformer = Transformer(TINY, len(words.PIECES))
+
+    def search(tokens: Tensor) -> dict[str, Tensor]:
+        beams = decoding.beam_size
+        pieces = tf.math.count_nonzero(tokens, axis=1, dtype=tf.int32) - 1  # without eos
+        limits = tf.where(pieces > 0, pieces + 1 + decoding.max_extra_length, 0)
+        step, cache = start(transformer, tokens, beams)
+        find = greedy_search if beams == 1 else beam_search
+        found = find(step, cache, limits, Search(BOS, EOS, beams, decoding.length_penalty))
+        return {
+            "tokens": found.tokens[:, 0],
+            "score": tf.where(limits > 0, found.scores[:, 0], 0.0),
+        }
+
+    return Subject(transformer, words.PIECES, decoding, search, words.decode)
+
+
+def make_batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+    """Ids, eos included, as a training has them; but each side only as long as its longest."""
+    lengths = [max(map(len, side)) for side in (sources, targets)]
+    rows = np.arange(len(sources))
+    batch = gather(_sentences(sources), _sentences(targets), rows, max(lengths))
+    return Batch(
+        batch.source[:, : lengths[0]],
+        batch.target_in[:, : lengths[1]],
+        batch.target_out[:, : lengths[1]],
+    )
+
+
+def _sentences(ids: list[list[int]]) -> Sentences:
+    return Sentences(np.concatenate(ids), np.cumsum([0, *map(len, ids)]))

@@ -1,0 +1,92 @@
+"""Tensors as lines of text: small ones whole, of large ones a few values."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+
+from tfnmt.tracing.steps import Variable
+
+WHOLE = 192
+"""The most numbers that are shown whole: all of the tiny model's tensors have fewer, or as many."""
+
+FEW = 6
+NAME = 10  # width of a column of names
+CELL = 8  # width of a number
+
+PLACES = {
+    "H": "head", "K": "hypothesis", "N": "row", "S": "position", "T": "position", "T*K": "past",
+    "pos": "position",
+}  # fmt: skip
+"""What a place on an axis is called, by the axis' letters."""
+
+Names = dict[str, Sequence[Sequence[str]]]
+"""Of the axes S and T: the pieces of each sentence."""
+
+
+def tensor_lines(variable: Variable, names: Names) -> Iterator[str]:
+    """A line with name, shape and axes; the values of a small one below it, of others beside."""
+    values = variable.values
+    head = f"{variable.name:<10} {_shape(values):<15} {variable.letters:<12}"
+    if values.size > WHOLE:
+        some = " ".join(number(value).strip() for value in values.ravel()[:FEW])
+        yield f"{head} {some} ..."
+        return
+    yield head.rstrip()
+    yield from _rows(values, variable.letters.split(), names)
+
+
+def mask_lines(mask: np.ndarray) -> Iterator[str]:
+    """A mask [B or 1, 1, T or 1, S]: an x where may be looked, a point where not."""
+    yield f"{'mask':<10} {_shape(mask):<15} x = may be looked at"
+    for row, matrix in enumerate(mask[:, 0]):
+        start = f"row {row}" if len(mask) > 1 else "all rows"
+        for line in matrix:
+            yield f"{'':<10} {start:<10} {' '.join('x' if allowed else '.' for allowed in line)}"
+            start = ""
+
+
+def number(value: float | int | np.generic) -> str:
+    """A value in a cell."""
+    kind = np.asarray(value).dtype.kind
+    if kind == "b":
+        return f"{'x' if value else '.':>{CELL}}"
+    return f"{value:>{CELL}d}" if kind in "iu" else f"{value:>{CELL}.3f}"
+
+
+def clip(piece: str, width: int = NAME) -> str:
+    """A piece that fits a column."""
+    return piece if len(piece) <= width else f"{piece[: width - 1]}…"
+
+
+def _rows(values: np.ndarray, axes: list[str], names: Names) -> Iterator[str]:
+    """The last axis as columns, every place of the others a line."""
+    batched = axes[0] == "B"
+    for row, block in enumerate(values if batched else values[None]):
+        start = f"row {row}" if batched else ""
+        own = {axis: texts[row] for axis, texts in names.items()} if batched else {}
+        for label, cells in _block(block, axes[batched:], own):
+            yield f"    {start:<7}{label:<20}{cells}".rstrip()
+            start = ""
+
+
+def _block(
+    values: np.ndarray, axes: list[str], names: dict[str, Sequence[str]]
+) -> Iterator[tuple[str, str]]:
+    """Label and cells of each line of a sentence's values; the columns' names before them."""
+    if axes[-1] in names:
+        yield "", "".join(f"{clip(text, CELL - 1):>{CELL}}" for text in names[axes[-1]])
+    for place in product(*map(range, values.shape[:-1])):
+        labels = (_label(axis, where, names) for axis, where in zip(axes, place, strict=False))
+        yield " ".join(filter(None, labels)), "".join(map(number, values[place]))
+
+
+def _label(axis: str, where: int, names: dict[str, Sequence[str]]) -> str:
+    """What a place on an axis is: `head 1`, `cat`."""
+    if axis in names:
+        return clip(names[axis][where])
+    return f"{PLACES[axis]} {where}" if axis in PLACES else ""
+
+
+def _shape(values: np.ndarray) -> str:
+    return f"({', '.join(map(str, values.shape))})"

@@ -1,0 +1,70 @@
+"""A trace: what became of a batch, from its ids to the loss, and to its translation."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfnmt.tracing.beam import SearchTrace, follow_search
+from tfnmt.tracing.forward import Forward, follow_forward
+from tfnmt.tracing.loss import Losses, measure
+from tfnmt.tracing.steps import Step
+from tfnmt.tracing.subject import Subject, make_batch
+
+FIRST, LAST = 7, 3
+"""Shapes that are told: layers after the first have the same ones again."""
+
+Loss = Callable[[np.ndarray, Any, np.ndarray, float], Any]
+"""hidden [B, T, D], table [V, D], target_out [B, T], smoothing -> the sums that training takes."""
+
+
+class Trace(NamedTuple):
+    """All that is told of a batch."""
+
+    title: str  # which model
+    subject: Subject
+    forward: Forward  # it reads the targets; where there are none, the translations
+    losses: Losses
+    sums: Any  # the same losses as training adds them up
+    search: SearchTrace
+
+
+def follow(
+    title: str,
+    subject: Subject,
+    ids: tuple[list[list[int]], list[list[int]]],
+    loss: Loss,
+    smoothing: float,
+) -> Trace:
+    """Follows sources and targets, eos included; without targets those that are found."""
+    sources, targets = ids
+    search = follow_search(subject, make_batch(sources, sources).source)
+    found = [row.tokens or sources[-1][-1:] for row in search.rows]  # eos where nothing was found
+    batch = make_batch(sources, targets or found)
+    forward = follow_forward(subject.transformer, batch)
+    table = subject.transformer.output_embedding.table
+    sums = loss(forward.hidden, table, batch.target_out, smoothing)
+    return Trace(
+        title,
+        subject,
+        forward,
+        measure(forward.logits, batch.target_out, smoothing),
+        sums,
+        search,
+    )
+
+
+def describe_shapes(steps: list[Step]) -> str:
+    """How shapes change from step to step: the first of them, and the last."""
+    chain: list[str] = []
+    for step in steps:
+        for variable in step.variables:
+            if variable.letters.startswith("B ") and variable.values.dtype.kind == "f":
+                shape = describe_shape(variable.values.shape)
+                chain += [shape] if chain[-1:] != [shape] else []
+    return " -> ".join([*chain[:FIRST], "...", *chain[-LAST:]])
+
+
+def describe_shape(shape: tuple[int, ...]) -> str:
+    """`(2,3,8)`."""
+    return f"({','.join(map(str, shape))})"
