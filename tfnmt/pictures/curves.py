@@ -1,0 +1,127 @@
+"""How trainings went: loss and validation BLEU over the updates, several runs together."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from tfnmt.errors import UserError
+from tfnmt.pictures.fonts import drawable
+from tfnmt.pictures.style import styled
+from tfnmt.run import Run
+
+LOSS, BLEU = "train/loss", "val/bleu"
+"""Names of the curves in TensorBoard's files."""
+
+MARKS = 60
+"""Points that a smoothed loss has the noise of: each is the mean of a share of the updates."""
+
+MAX_NAME = 30
+INCHES = 10.0, 3.8
+
+
+class Series(NamedTuple):
+    """A curve."""
+
+    steps: np.ndarray  # [N]
+    values: np.ndarray  # [N]
+
+
+class Curves(NamedTuple):
+    """What a run's folder tells of its training."""
+
+    name: str
+    loss: Series  # label-smoothed, of the updates that were logged
+    bleu: Series  # of validations
+    scored: dict[int, Series]  # BLEU of evaluations on the validation text, by beam size
+
+
+def read_curves(run: Run, split: str = "val") -> Curves:
+    """The curves of a run; of a step that was made twice, the later one counts.
+
+    To be called when TensorFlow has been imported. Raises a UserError where there is no curve.
+    """
+    points: dict[str, dict[int, float]] = {LOSS: {}, BLEU: {}}
+    for file in sorted(run.logs.glob("events.*")):
+        for name, step, value in _scalars(file):
+            if name in points:
+                points[name][step] = value
+    if not points[LOSS]:
+        raise UserError(f"{run.logs}: no curves there; train the run first")
+    scored: dict[int, dict[int, float]] = {}
+    for evaluation in run.evaluations():
+        if evaluation["split"] == split:
+            of_beam = scored.setdefault(evaluation["beam_size"], {})
+            of_beam[evaluation["step"]] = evaluation["bleu"]["score"]
+    return Curves(
+        run.path.name,
+        _series(points[LOSS]),
+        _series(points[BLEU] | run.validations()),
+        {beam_size: _series(scored[beam_size]) for beam_size in sorted(scored)},
+    )
+
+
+def draw_curves(runs: Sequence[Curves]) -> Figure:
+    """Loss at the left, BLEU at the right; a run has one colour in both."""
+    with styled():
+        figure = Figure(figsize=INCHES, layout="constrained")
+        loss, bleu = figure.subplots(1, 2)
+        for run in runs:
+            _draw_loss(loss, run)
+            _draw_bleu(bleu, run)
+        loss.set(title="Training loss", ylabel="nats a piece, with label smoothing", ylim=(0, None))
+        bleu.set(title="Validation", ylabel="BLEU", ylim=(0, None))
+        for axes in (loss, bleu):
+            axes.set(xlabel="update", xlim=(0, None))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            axes.grid(axis="y")
+        if len(runs) > 1:
+            loss.legend()
+        if any(run.scored for run in runs):
+            bleu.legend(loc="lower right")
+    return figure
+
+
+def _draw_loss(axes: Axes, run: Curves) -> None:
+    """The loss, smoothed, over a faint band that has nine tenths of the updates' own."""
+    window = max(1, len(run.loss.steps) // MARKS)
+    count = len(run.loss.steps) // window * window
+    steps, values = (each[-count:].reshape(-1, window) for each in run.loss)  # [MARKS, window]
+    (line,) = axes.plot(steps.mean(axis=1), values.mean(axis=1), label=_name(run))
+    low, high = np.quantile(values, (0.05, 0.95), axis=1)
+    axes.fill_between(steps.mean(axis=1), low, high, color=line.get_color(), alpha=0.15, lw=0)
+
+
+def _draw_bleu(axes: Axes, run: Curves) -> None:
+    """BLEU of the validations as a curve, and that of evaluations as marks beside it."""
+    (line,) = axes.plot(*run.bleu, marker="o", markersize=3)
+    for beam_size, series in run.scored.items():
+        what = "greedy" if beam_size == 1 else f"beam {beam_size}"
+        axes.plot(
+            *series, marker="o" if beam_size == 1 else "D", linestyle="", markersize=7,
+            color=line.get_color(), markerfacecolor="white", label=f"{_name(run)}, {what}",
+        )  # fmt: skip
+
+
+def _name(run: Curves) -> str:
+    return drawable(run.name, MAX_NAME)
+
+
+def _series(points: dict[int, float]) -> Series:
+    steps = sorted(points)
+    return Series(np.array(steps), np.array([points[step] for step in steps]))
+
+
+def _scalars(file: Path) -> Iterator[tuple[str, int, float]]:
+    """Name, step and value of each scalar in one of TensorBoard's files, which may end anywhere."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util.tensor_util import make_ndarray
+
+    for event in EventFileLoader(str(file)).Load():
+        for value in event.summary.value:
+            if value.metadata.plugin_data.plugin_name == "scalars":
+                yield value.tag, event.step, float(make_ndarray(value.tensor))
