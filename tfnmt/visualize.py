@@ -42,7 +42,7 @@ SIZES, WARMUPS = (256, 512, 1024), (2000, 4000, 8000)
 """What the schedule is drawn for, where no run is given: one varies, the other is the paper's."""
 
 UPDATES = 20_000
-POSITIONS, POSITIONS_SIZE = 100, 128
+POSITIONS, POSITIONS_SIZE = 100, 64
 """Drawn where no run is given."""
 
 FLAGS = flags.FlagValues()
@@ -146,8 +146,8 @@ def _schedule(values: Any) -> "Figure":
         warmups = {f"{steps:,} updates": rates(PAPER_SIZE, steps) for steps in WARMUPS}
         return draw_schedule(
             {
-                f"By size, warm-up of {PAPER_WARMUP:,} updates": sizes,
-                f"By warm-up, d_model {PAPER_SIZE}": warmups,
+                f"Sizes, with a warm-up of {PAPER_WARMUP:,} updates": sizes,
+                f"Warm-ups, with d_model {PAPER_SIZE}": warmups,
             }
         )
     runs = {}
@@ -232,8 +232,11 @@ def _batches(values: Any) -> "Figure":
     from tfnmt.data.plan import make_plan
     from tfnmt.pictures.batches import draw_batches
 
-    languages = config.data.source, config.data.target
-    return draw_batches(make_plan(config, prepared), prepared, languages)
+    lengths = {
+        config.data.source: prepared.source.lengths,
+        config.data.target: prepared.target.lengths,
+    }
+    return draw_batches(make_plan(config, prepared), lengths)
 
 
 PICTURES: dict[str, Callable[..., "Figure"]] = {

@@ -17,8 +17,8 @@ from tfnmt.run import Run
 LOSS, BLEU = "train/loss", "val/bleu"
 """Names of the curves in TensorBoard's files."""
 
-MARKS = 60
-"""Points that a smoothed loss has the noise of: each is the mean of a share of the updates."""
+POINTS = 30
+"""Of a smoothed loss, about: each is the mean of as many updates."""
 
 MAX_NAME = 30
 INCHES = 10.0, 3.8
@@ -88,9 +88,9 @@ def draw_curves(runs: Sequence[Curves]) -> Figure:
 
 def _draw_loss(axes: Axes, run: Curves) -> None:
     """The loss, smoothed, over a faint band that has nine tenths of the updates' own."""
-    window = max(1, len(run.loss.steps) // MARKS)
+    window = max(1, len(run.loss.steps) // POINTS)
     count = len(run.loss.steps) // window * window
-    steps, values = (each[-count:].reshape(-1, window) for each in run.loss)  # [MARKS, window]
+    steps, values = (each[-count:].reshape(-1, window) for each in run.loss)  # [POINTS, window]
     (line,) = axes.plot(steps.mean(axis=1), values.mean(axis=1), label=_name(run))
     low, high = np.quantile(values, (0.05, 0.95), axis=1)
     axes.fill_between(steps.mean(axis=1), low, high, color=line.get_color(), alpha=0.15, lw=0)

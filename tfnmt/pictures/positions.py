@@ -8,8 +8,8 @@ from tfnmt.pictures.style import styled
 COLOURS = "RdBu_r"
 """From -1, blue, over white to 1, red: told apart by colour-blind readers too."""
 
-WAVES = (0, 4, 8, 16)
-"""Pairs of dimensions whose sine is drawn, where d_model is 128: of others, those in their place."""
+WAVES = (1 / 8, 1 / 4, 3 / 8)
+"""The columns that are drawn as waves, by the share of all columns that come before them."""
 
 INCHES = 9.0, 6.2
 
@@ -26,9 +26,9 @@ def draw_positions(encoding: np.ndarray) -> Figure:
         )
         above.set(title=f"Positional encoding, d_model {d_model}", ylabel="dimension")
         figure.colorbar(image, ax=above, ticks=[-1, 0, 1], label="value", aspect=30, pad=0.01)
-        for pair in WAVES:
-            dimension = 2 * (pair * d_model // 128)
+        for share in WAVES:
+            dimension = 2 * int(share * d_model / 2)  # even ones are sines
             below.plot(encoding[:, dimension], label=f"dimension {dimension}")
         below.set(xlabel="position", ylabel="value", yticks=[-1, 0, 1])
-        figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=len(WAVES))
     return figure

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from tfnmt.pictures.style import styled
 
@@ -25,8 +25,9 @@ def draw_schedule(panels: Mapping[str, Rates]) -> Figure:
             for name, values in rates.items():
                 axes.plot(np.arange(1, len(values) + 1), values, label=name)
             axes.set(title=title, xlabel="update", xlim=(0, None), ylim=(0, None))
+            axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-            axes.yaxis.set_major_formatter(EngFormatter())
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.grid(axis="y")
             axes.legend()
         row[0].set_ylabel("learning rate")
