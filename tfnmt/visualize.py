@@ -70,7 +70,9 @@ def main(values: Any, positional: list[str]) -> None:
     what = positional[0] if positional else None
     if what not in PICTURES:
         hint = nearest(what or "", PICTURES)
-        raise UsageError(f"{what or 'PICTURE'}: name one of {', '.join(PICTURES)}; {hint}see --help")
+        raise UsageError(
+            f"{what or 'PICTURE'}: name one of {', '.join(PICTURES)}; {hint}see --help"
+        )
     _check(values, what, positional[1:])
     output = Path(values.output or f"{what}.png")
     figure = PICTURES[what](values, *positional[1:])

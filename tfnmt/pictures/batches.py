@@ -44,9 +44,7 @@ def fill(plan: Plan, lengths: Lengths) -> Filling:
     padded = sorted(slots)
     filled, all_slots = (np.array([of[length] for length in padded]) for of in (pieces, slots))
     shortest = int(np.maximum(source, target)[plan.rows].min())
-    return Filling(
-        np.array(padded), filled, all_slots - filled, plan.batches_per_epoch, shortest
-    )
+    return Filling(np.array(padded), filled, all_slots - filled, plan.batches_per_epoch, shortest)
 
 
 def draw_batches(plan: Plan, lengths: Lengths) -> Figure:
@@ -59,7 +57,11 @@ def draw_batches(plan: Plan, lengths: Lengths) -> Figure:
         for language, side in lengths.items():
             counts = np.bincount(side[plan.rows], minlength=longest + 1)
             above.stairs(counts, np.arange(len(counts) + 1) - 0.5, label=language, linewidth=1.8)
-        above.set(title=f"Sentences of {len(plan.rows):,} pairs", ylabel="sentences", xlim=(0, longest + 1))
+        above.set(
+            title=f"Sentences of {len(plan.rows):,} pairs",
+            ylabel="sentences",
+            xlim=(0, longest + 1),
+        )
         _draw_filling(below, filling)
         for axes in (above, below):
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -74,8 +76,9 @@ def _draw_filling(axes: Axes, filling: Filling) -> None:
     middles, widths = filling.lengths + 0.5 - spans / 2, 0.85 * spans
     axes.bar(middles, filling.pieces, widths, color=PALETTE[0], label="pieces")
     axes.bar(middles, filling.padding, widths, filling.pieces, color=FRAME, label="padding")
+    share = f"{filling.padding_share:.1%} of their slots are padding"
     axes.set(
-        title=f"{filling.batches:,} batches of an epoch: {filling.padding_share:.1%} of their slots are padding",
+        title=f"{filling.batches:,} batches of an epoch: {share}",
         xlabel="length in pieces, eos counted: of the sentence, of the batch",
         ylabel="slots, both sides",
     )

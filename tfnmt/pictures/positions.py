@@ -30,5 +30,7 @@ def draw_positions(encoding: np.ndarray) -> Figure:
             dimension = 2 * int(share * d_model / 2)  # even ones are sines
             below.plot(encoding[:, dimension], label=f"dimension {dimension}")
         below.set(xlabel="position", ylabel="value", yticks=[-1, 0, 1])
-        figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=len(WAVES))
+        figure.legend(
+            *below.get_legend_handles_labels(), loc="outside lower center", ncols=len(WAVES)
+        )
     return figure
