@@ -2,12 +2,15 @@
 
     python -m benchmarks.faults NAME [--work_dir=runs/faults] [--set=model.norm_first=false]
     python -m benchmarks.faults NAME --tests
+    python -m benchmarks.faults pictures --output=docs/images
 
 NAME is `none`, for a sound run, or a fault: `--help` lists them. Trains configs/toy.yaml for 500
 updates and prints a JSON line: the mean loss of the last 50, BLEU on 300 validation sentences, how
 many texts the four best translations of a sentence are, and a translation. A fault of the search
 needs no training: it translates with the sound run, which must be there. --tests runs those of our
-tests that are near the fault, with the fault in place, and prints which ones fail.
+tests that are near the fault, with the fault in place, and prints which ones fail. `pictures` draws
+the losses and the cross-attention of all that was measured, faults-loss.png and
+faults-attention.png.
 
 The code stays as it is: a fault takes the place of one function in this process alone.
 """
@@ -26,10 +29,16 @@ from absl import flags
 from tfnmt.errors import UsageError, nearest
 from tfnmt.flags import run as run_command
 from tfnmt.quiet import import_tensorflow
-from tfnmt.run import Run, home
+from tfnmt.run import Run, home, write_atomically
 
 Tensor = Any
 Function = Callable[..., Any]
+
+SOUND, PICTURES = "none", "pictures"
+"""Names that are not of faults."""
+
+ATTENTION_FILE = "attention.npz"
+"""In a run's folder: where the last decoder layer looks, the mean of its heads."""
 
 STEPS = 500
 LAST_LOSSES = 50
@@ -62,23 +71,25 @@ def main(values: Any, positional: list[str]) -> None:
     if len(positional) != 1:
         raise UsageError("NAME: give one; see --help")
     (name,) = positional
-    if name not in FAULTS and name != SOUND:
-        known = [SOUND, *FAULTS]
-        raise UsageError(f"{name}: no such fault; {nearest(name, known)}there are "
-                         f"{', '.join(known)}")  # fmt: skip
+    known = [SOUND, PICTURES, *FAULTS]
+    if name not in known:
+        hint = nearest(name, known)
+        raise UsageError(f"{name}: no such fault; {hint}there are {', '.join(known)}")
     fault = FAULTS.get(name)
     if values.tests and fault is None:
-        raise UsageError(f"--tests: goes with a fault; `make test` is for {SOUND}")
+        raise UsageError(f"--tests: goes with a fault, not with {name}")
+    folder = Path(values.work_dir or home() / "runs" / "faults")
     import_tensorflow()
+    if name == PICTURES:
+        _draw(folder, Path(values.output or "."))
+        return
     if fault is not None:
         plant(fault)
-    if values.tests:
-        assert fault is not None
+    if values.tests and fault is not None:
         _test(name, fault)
         return
-    trained = name if fault is None or fault.trains else SOUND
-    run = Run(Path(values.work_dir or home() / "runs" / "faults") / trained)
-    if trained == name:
+    run = Run(folder / (name if fault is None or fault.trains else SOUND))
+    if fault is None or fault.trains:
         _train(run, values.set)
     elif not run.finished:
         raise UsageError(f"{name}: is of the search; first run `python -m benchmarks.faults none`")
@@ -116,6 +127,7 @@ def _measure(name: str, run: Run) -> None:
     """Prints what the run came to."""
     from tfnmt.data import toy
     from tfnmt.decoding.answers import best
+    from tfnmt.decoding.inspector import Inspector
     from tfnmt.decoding.lines import translate_lines, windows
     from tfnmt.evaluation.scores import bleu
     from tfnmt.exporting.models import find_run
@@ -137,6 +149,28 @@ def _measure(name: str, run: Run) -> None:
         "translation": translations[SHOWN],
     }
     print(json.dumps(result, ensure_ascii=False), flush=True)
+    inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
+    look = inspector.look(sources[SHOWN], references[SHOWN])
+    weights = look.cross[-1].mean(axis=0)  # [T, S]
+    np.savez(run.path / ATTENTION_FILE, weights=weights, source=look.source, target=look.target)
+
+
+def _draw(folder: Path, output: Path) -> None:
+    """The pictures of all trainings that were measured, the sound one first."""
+    from tfnmt.pictures.attention import draw_attention
+    from tfnmt.pictures.curves import draw_beside, read_curves
+    from tfnmt.pictures.style import to_png
+
+    names = [name for name in (SOUND, *FAULTS) if (folder / name / ATTENTION_FILE).is_file()]
+    if len(names) < 2:
+        raise UsageError(f"{folder}: has no faults beside {SOUND}; train them first")
+    seen = [np.load(folder / name / ATTENTION_FILE) for name in names]
+    weights = np.stack([each["weights"] for each in seen])
+    title = "cross-attention of the last layer, mean over heads"
+    attention = draw_attention(weights, seen[0]["target"], seen[0]["source"], title, names)
+    write_atomically(output / "faults-attention.png", to_png(attention))
+    sound, *faulty = (read_curves(Run(folder / name)) for name in names)
+    write_atomically(output / "faults-loss.png", to_png(draw_beside(sound, faulty)))
 
 
 class Failures:
@@ -325,8 +359,6 @@ def _ended_go_on(sound: Function) -> Function:
     return keep_live
 
 
-SOUND = "none"
-
 MASKS = ("model/test_masks.py", "model/test_transformer.py")
 ATTENTION = ("model/test_attention.py",)
 BATCHES = ("data/test_batches.py",)
@@ -387,6 +419,7 @@ FAULTS = {
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("work_dir", None, "keeps the runs (default: runs/faults)", flag_values=FLAGS)
+flags.DEFINE_string("output", None, "folder of the pictures (default: .)", flag_values=FLAGS)
 flags.DEFINE_multi_string("set", [], "a key of the configuration, as train's", flag_values=FLAGS)
 flags.DEFINE_bool("tests", False, "test with the fault in place", flag_values=FLAGS)
 

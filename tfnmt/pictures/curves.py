@@ -1,5 +1,6 @@
 """How trainings went: loss and validation BLEU over the updates, several runs together."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from matplotlib.ticker import StrMethodFormatter
 
 from tfnmt.errors import UserError
 from tfnmt.pictures.fonts import drawable
-from tfnmt.pictures.style import styled
+from tfnmt.pictures.style import FRAME, TEXT_SIZE, styled
 from tfnmt.run import Run
 
 LOSS, BLEU = "train/loss", "val/bleu"
@@ -22,6 +23,9 @@ POINTS = 30
 
 MAX_NAME = 30
 INCHES = 10.0, 3.8
+PANEL_INCHES = 2.5, 1.7
+ACROSS = 4
+"""Panels side by side, where each run has its own."""
 
 
 class Series(NamedTuple):
@@ -86,14 +90,45 @@ def draw_curves(runs: Sequence[Curves]) -> Figure:
     return figure
 
 
+def draw_beside(first: Curves, others: Sequence[Curves]) -> Figure:
+    """Losses of the others, a panel each, before that of the first in grey."""
+    width, height = PANEL_INCHES
+    down = math.ceil(len(others) / ACROSS)
+    with styled():
+        figure = Figure(figsize=(ACROSS * width, down * height), layout="constrained")
+        panels = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).flat
+        for axes, run in zip(panels, others, strict=False):
+            axes.plot(*_smoothed(first.loss), color=FRAME)
+            axes.plot(*_smoothed(run.loss))
+            axes.set(title=_name(run), xlim=(0, None), ylim=(0, None))
+            axes.grid(axis="y")
+        for axes in panels:  # those that no run is left for
+            axes.set_visible(False)
+        figure.supxlabel(f"update (grey: {_name(first)})", size=TEXT_SIZE)
+        figure.supylabel("training loss, nats a piece", size=TEXT_SIZE)
+    return figure
+
+
+def _smoothed(series: Series) -> tuple[np.ndarray, np.ndarray]:
+    steps, values = _windows(series)
+    return steps.mean(axis=1), values.mean(axis=1)
+
+
+def _windows(series: Series) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values, [POINTS, N / POINTS] about; what does not come out even is left out."""
+    window = max(1, len(series.steps) // POINTS)
+    count = len(series.steps) // window * window
+    steps, values = (each[-count:].reshape(-1, window) for each in series)
+    return steps, values
+
+
 def _draw_loss(axes: Axes, run: Curves) -> None:
     """The loss, smoothed, over a faint band that has nine tenths of the updates' own."""
-    window = max(1, len(run.loss.steps) // POINTS)
-    count = len(run.loss.steps) // window * window
-    steps, values = (each[-count:].reshape(-1, window) for each in run.loss)  # [POINTS, window]
-    (line,) = axes.plot(steps.mean(axis=1), values.mean(axis=1), label=_name(run))
+    middles, means = _smoothed(run.loss)
+    (line,) = axes.plot(middles, means, label=_name(run))
+    _, values = _windows(run.loss)
     low, high = np.quantile(values, (0.05, 0.95), axis=1)
-    axes.fill_between(steps.mean(axis=1), low, high, color=line.get_color(), alpha=0.15, lw=0)
+    axes.fill_between(middles, low, high, color=line.get_color(), alpha=0.15, lw=0)
 
 
 def _draw_bleu(axes: Axes, run: Curves) -> None:

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfnmt.errors import UserError
-from tfnmt.pictures.curves import Curves, Series, draw_curves, read_curves
+from tfnmt.pictures.curves import Curves, Series, draw_beside, draw_curves, read_curves
 from tfnmt.run import Run
 
 
@@ -80,3 +80,13 @@ def test_a_smoothed_loss_keeps_the_mean_and_the_last_update(losses: int) -> None
     last = np.arange(losses - window + 1, losses + 1)
     assert steps[-1] == last.mean()
     assert values[-1] == pytest.approx((8 / last).mean())
+
+
+@pytest.mark.parametrize("count", [1, 4, 6])
+def test_each_of_the_others_stands_before_the_first(count: int) -> None:
+    others = [curves(f"run {number}", 100 + number) for number in range(count)]
+    panels = [axes for axes in draw_beside(curves("sound", 90), others).axes if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in panels] == [run.name for run in others]
+    firsts = [axes.lines[0].get_ydata().tolist() for axes in panels]
+    assert all(first == firsts[0] for first in firsts)
+    assert len({tuple(axes.lines[1].get_ydata()) for axes in panels}) == count
