@@ -97,7 +97,7 @@ def draw_beside(first: Curves, others: Sequence[Curves]) -> Figure:
     with styled():
         figure = Figure(figsize=(ACROSS * width, down * height), layout="constrained")
         panels = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).flat
-        for axes, run in zip(panels, others, strict=False):
+        for run, axes in zip(others, panels, strict=False):
             axes.plot(*_smoothed(first.loss), color=FRAME)
             axes.plot(*_smoothed(run.loss))
             axes.set(title=_name(run), xlim=(0, None), ylim=(0, None))
