@@ -12,7 +12,7 @@ from matplotlib.ticker import StrMethodFormatter
 
 from tfnmt.errors import UserError
 from tfnmt.pictures.fonts import drawable
-from tfnmt.pictures.style import FRAME, TEXT_SIZE, styled
+from tfnmt.pictures.style import FRAME, PALETTE, TEXT_SIZE, styled
 from tfnmt.run import Run
 
 LOSS, BLEU = "train/loss", "val/bleu"
@@ -99,7 +99,8 @@ def draw_beside(first: Curves, others: Sequence[Curves]) -> Figure:
         panels = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).flat
         for run, axes in zip(others, panels, strict=False):
             axes.plot(*_smoothed(first.loss), color=FRAME)
-            axes.plot(*_smoothed(run.loss))
+            axes.plot(*_smoothed(run.loss), color=PALETTE[0])
+            axes.tick_params(labelbottom=True)  # also where no panel is below
             axes.set(title=_name(run), xlim=(0, None), ylim=(0, None))
             axes.grid(axis="y")
         for axes in panels:  # those that no run is left for
