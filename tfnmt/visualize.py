@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 
     from tfnmt.decoding.inspector import Look
 
-KINDS = {"encoder": "self-attention", "decoder": "self-attention", "cross": "cross-attention"}
-"""Kinds of attention, and the paper's names of them."""
+KINDS = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+"""Kinds of attention, and what their pictures say."""
 
 PAPER_SIZE, PAPER_WARMUP = 512, 4000
 SIZES, WARMUPS = (256, 512, 1024), (2000, 4000, 8000)
@@ -180,7 +184,7 @@ def _attention(values: Any, text: str) -> "Figure":
         say(f"only the first {SHOWN_PIECES} pieces are drawn")
     queries, keys = _sides(look, values.kind)
     weights = getattr(look, values.kind)[layer - 1]
-    title = f"{_named(values.kind)}, layer {layer}"
+    title = f"{KINDS[values.kind]}, layer {layer}"
     if values.head is not None:
         title = f"{title}, head {values.head}"
     return draw_attention(weights[heads], queries, keys, title)
@@ -205,10 +209,6 @@ def _sides(look: "Look", kind: str) -> tuple[list[str], list[str]]:
     if kind == "encoder":
         return look.source, look.source
     return look.target, look.target if kind == "decoder" else look.source
-
-
-def _named(kind: str) -> str:
-    return KINDS[kind] if kind == "cross" else f"{kind} {KINDS[kind]}"
 
 
 def _curves(values: Any) -> "Figure":

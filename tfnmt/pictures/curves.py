@@ -62,7 +62,7 @@ def read_curves(run: Run, split: str = "val") -> Curves:
             of_beam = scored.setdefault(evaluation["beam_size"], {})
             of_beam[evaluation["step"]] = evaluation["bleu"]["score"]
     return Curves(
-        run.path.name,
+        run.path.resolve().name,
         _series(points[LOSS]),
         _series(points[BLEU] | run.validations()),
         {beam_size: _series(scored[beam_size]) for beam_size in sorted(scored)},
