@@ -25,8 +25,6 @@ def define_experiment(values: FlagValues) -> None:
         ("config", "a configuration file instead"),
         ("source", "the language to translate from"),
         ("target", "the language to translate to"),
-        ("cache_dir", "folder for prepared corpora (default: .cache/)"),
-        ("mirror", "URL of a folder to download archives from, in place of their own"),
     ):
         flags.DEFINE_string(name, None, text, flag_values=values)
     flags.DEFINE_list(
@@ -37,6 +35,16 @@ def define_experiment(values: FlagValues) -> None:
     flags.DEFINE_multi_string(
         "set", [], "a key of the configuration, as in model.d_model=128", flag_values=values
     )
+    define_data(values)
+
+
+def define_data(values: FlagValues) -> None:
+    """The flags that `read_data` goes by."""
+    for name, text in (
+        ("cache_dir", "folder for prepared corpora (default: .cache/)"),
+        ("mirror", "URL of a folder to download archives from, in place of their own"),
+    ):
+        flags.DEFINE_string(name, None, text, flag_values=values)
     flags.DEFINE_bool(
         "checksums", True, "refuse archives that are not the very ones that are known",
         flag_values=values,

@@ -135,16 +135,12 @@ def _evaluator(
 
 def _draw_attention(inspector: "Inspector", source: str, target: str) -> bytes:
     """Where the last decoder layer looks in a source while it reads the target, as PNG."""
-    from tfnmt.pictures.attention import draw_attention, to_png
+    from tfnmt.pictures.attention import draw_attention
+    from tfnmt.pictures.style import to_png
 
-    seen = {
-        name: value.numpy()[0] for name, value in inspector.attention([source], [target]).items()
-    }
-    queries, keys = (
-        [piece.decode() for piece in seen[f"{side}_pieces"]] for side in ("target", "source")
-    )
-    heads = seen["cross"][-1]  # [H, T, S]
-    return to_png(draw_attention(heads, queries, keys, "cross-attention of the last layer"))
+    seen = inspector.look(source, target)
+    title = "cross-attention of the last layer"
+    return to_png(draw_attention(seen.cross[-1], seen.target, seen.source, title))
 
 
 def _command() -> str:

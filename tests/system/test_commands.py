@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("prepare", "train", "translate", "evaluate", "export", "average")
+COMMANDS = ("prepare", "train", "translate", "evaluate", "export", "average", "visualize")
 NOWHERE = "http://127.0.0.1:9/"
 """A mirror at which nobody listens."""
 
@@ -63,6 +63,8 @@ BAD_CALLS = [
     (["translate", "-5"], 2, "comes after --"),
     (["evaluate", "--model=nowhere", "--split=val"], 1, "nowhere: no run there"),
     (["evaluate"], 2, "--model, and --split or --test: needed"),
+    (["visualize", "curvs"], 2, "did you mean curves?"),
+    (["visualize", "batches", "--model=nowhere"], 1, "nowhere: no run there"),
     (["export", "--model=nowhere"], 2, "--model, and --output or --bundle: needed"),
 ]
 

@@ -1,7 +1,8 @@
 """The Inspector: what the model makes of a text and a translation of it."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfnmt.config import DecodingConfig
@@ -16,6 +17,16 @@ SHOWN_PIECES = 64
 
 TARGET = tf.TensorSpec([None, None], tf.int32, name="target")
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
+
+
+class Look(NamedTuple):
+    """What every layer and head attends to in one text and one translation of it."""
+
+    source: list[str]  # S pieces
+    target: list[str]  # T pieces
+    encoder: np.ndarray  # [L, H, S, S]
+    decoder: np.ndarray  # [L, H, T, T]
+    cross: np.ndarray  # [L, H, T, S]
 
 
 class Inspector:
@@ -37,6 +48,14 @@ class Inspector:
         self.read = tf.function(self._read, input_signature=[TOKENS, TARGET], autograph=False)
         self.align = tf.function(self._align, input_signature=texts, autograph=False)
         self.attention = tf.function(self._attention, input_signature=texts, autograph=False)
+
+    def look(self, text: str, translation: str) -> Look:
+        """A single text and its translation, for pictures; each is cut at SHOWN_PIECES."""
+        seen = {name: row.numpy()[0] for name, row in self.attention([text], [translation]).items()}
+        source, target = (
+            [piece.decode() for piece in seen[f"{side}_pieces"]] for side in ("source", "target")
+        )
+        return Look(source, target, *(seen[kind] for kind in Attention._fields))
 
     def _align(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
         """Also attention [B, T, S], the last decoder layer's, its mean over heads, and

@@ -1,23 +1,17 @@
 """Attention as heat maps: which keys each query looks at, one panel a head."""
 
-import io
 import math
-import threading
-import unicodedata
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import matplotlib.style
 import numpy as np
-import regex
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font, get_font_names
 from matplotlib.image import AxesImage
-from matplotlib.textpath import text_to_path
+
+from tfnmt.pictures.fonts import drawable, width_of
+from tfnmt.pictures.style import HAIRLINE, TEXT_SIZE, TITLE_SIZE, styled
 
 # White to dark blue in steps that look equally large (in OKLab they are); red is not a number.
 COLOURS = LinearSegmentedColormap.from_list(
@@ -28,12 +22,6 @@ COLOURS = LinearSegmentedColormap.from_list(
     ],
 ).with_extremes(bad="#d62728")  # fmt: skip
 
-# The first comes with matplotlib; of the others, what a machine has serves further scripts.
-FONTS = (
-    "DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Microsoft YaHei", "Arial Unicode MS",
-    "Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji",
-)  # fmt: skip
-UNDRAWABLE = "□"
 MAX_LABEL = 14  # characters, as a reader counts them
 MAX_TITLE = 100
 
@@ -51,39 +39,29 @@ BAR_LABELS = 0.6  # its numbers, its name, and the margin
 
 # Points.
 LABEL_SIZES = 6.0, 10.0
-CAPTION_SIZE = 9
-TITLE_SIZE = 14
 LINE_HEIGHT = 1.16  # of the letters' size
 
 Box = tuple[float, float, float, float]
 
-INK, FRAME, HAIRLINE = "#333333", "#b8c2cc", "#e8ecf0"
-STYLE = {
-    "axes.edgecolor": FRAME,
-    "axes.labelcolor": INK,
-    "savefig.dpi": 144,
-    "svg.hashsalt": "tfnmt",  # else the ids within the file are random
-    "text.color": INK,
-    "text.parse_math": False,  # a piece may hold dollars
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-}
-
-_lock = threading.RLock()
-
 
 def draw_attention(
-    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str
+    weights: np.ndarray,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str,
+    captions: Sequence[str] = (),
 ) -> Figure:
     """All heads of a layer, side by side on one scale of colours.
 
-    [H, T, S] weights, T queries (rows) and S keys (columns) -> the figure.
+    [H, T, S] weights, T queries (rows) and S keys (columns) -> the figure. Captions [H] say what
+    the panels are; without them they are head 1, head 2, ...
     """
     if 0 in weights.shape or weights.shape[1:] != (len(queries), len(keys)):
         raise ValueError(f"{len(queries)} queries, {len(keys)} keys, weights {weights.shape}")
-    rows, columns = ([_shown(piece, MAX_LABEL) for piece in side] for side in (queries, keys))
-    title = _shown(title, MAX_TITLE)
-    with _style():
+    rows, columns = ([drawable(piece, MAX_LABEL) for piece in side] for side in (queries, keys))
+    title = drawable(title, MAX_TITLE)
+    captions = captions or [f"head {head}" for head in range(1, len(weights) + 1)]
+    with styled():
         layout = _lay_out(len(weights), rows, columns, title)
         figure = Figure(figsize=layout.figure)
         for head, matrix in enumerate(weights):
@@ -94,36 +72,10 @@ def draw_attention(
             outer_columns = columns if head < layout.across else []
             _label(axes, outer_rows, outer_columns, layout.cell)
             if len(weights) > 1:
-                axes.set_xlabel(f"head {head + 1}", size=CAPTION_SIZE)
+                axes.set_xlabel(captions[head], size=TEXT_SIZE)
         _draw_bar(figure, image, layout)
         figure.text(*layout.title_point(), title, size=TITLE_SIZE, va="top")
     return figure
-
-
-def to_png(figure: Figure) -> bytes:
-    """The figure as a PNG file; equal figures give equal bytes."""
-    return _save(figure, "png", {"Software": None})
-
-
-def to_svg(figure: Figure) -> bytes:
-    """The figure as an SVG file, its letters as outlines; equal figures give equal bytes."""
-    return _save(figure, "svg", {"Creator": None, "Date": None})
-
-
-def _save(figure: Figure, file_format: str, metadata: dict[str, None]) -> bytes:
-    """The file's bytes; None leaves out what matplotlib would say of itself and of today."""
-    file = io.BytesIO()
-    with _style():
-        figure.savefig(file, format=file_format, metadata=metadata)
-    return file.getvalue()
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """Our settings on top of matplotlib's own, whatever the user's matplotlibrc says."""
-    # They belong to the process: without the lock, threads would undo one another's.
-    with _lock, matplotlib.style.context(["default", STYLE, {"font.family": list(_charsets())}]):
-        yield
 
 
 class _Layout(NamedTuple):
@@ -171,13 +123,13 @@ def _lay_out(num_heads: int, rows: Sequence[str], columns: Sequence[str], title:
         MAX_CELLS[1] / (down * len(rows)),
     )
     width, height = cell * len(columns), cell * len(rows)
-    left = GAP + _width(rows, _label_size(cell)) + PAD
-    top = GAP + TITLE + _width(columns, _label_size(cell)) + PAD
+    left = GAP + width_of(rows, _label_size(cell)) + PAD
+    top = GAP + TITLE + width_of(columns, _label_size(cell)) + PAD
     caption = CAPTION if num_heads > 1 else 0
     bar_height = min(max(height, BAR_HEIGHTS[0]), BAR_HEIGHTS[1])
     right = left + across * (width + GAP) + BAR_WIDTH + BAR_LABELS
     bottom = top + max(down * (height + caption + GAP), bar_height + GAP)
-    right = max(right, GAP + _width([title], TITLE_SIZE) + GAP)
+    right = max(right, GAP + width_of([title], TITLE_SIZE) + GAP)
     return _Layout(across, cell, (width, height), left, top, caption, bar_height, (right, bottom))
 
 
@@ -197,17 +149,11 @@ def _label_size(cell: float) -> float:
     return min(max(cell * 60, LABEL_SIZES[0]), LABEL_SIZES[1])
 
 
-def _width(texts: Sequence[str], size: float) -> float:
-    """The width of the widest text, in inches."""
-    font = FontProperties(size=size)
-    measure = text_to_path.get_text_width_height_descent
-    return max(measure(text, font, ismath=False)[0] for text in texts) / 72
-
-
 def _draw_head(axes: Axes, matrix: np.ndarray, cell: float) -> AxesImage:
     """[T, S] as coloured cells with hairlines between them."""
     # "none": an SVG file keeps one pixel a cell, and asks viewers not to blur them.
     image = axes.imshow(matrix, COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="none")
+    axes.spines[:].set_visible(True)
     height, width = matrix.shape
     thin = 1.7 * cell  # in points: small cells would drown in lines of one width for all
     axes.vlines(np.arange(1, width) - 0.5, -0.5, height - 0.5, HAIRLINE, linewidth=thin)
@@ -232,31 +178,5 @@ def _draw_bar(figure: Figure, image: AxesImage, layout: _Layout) -> None:
     """The colours and what they stand for."""
     axes = figure.add_axes(layout.bar_box())
     figure.colorbar(image, cax=axes, ticks=[0, 0.5, 1], format="{x:g}")
-    axes.tick_params(length=0, labelsize=CAPTION_SIZE)
-    axes.set_ylabel("attention weight", size=CAPTION_SIZE)
-
-
-def _shown(text: str, limit: int) -> str:
-    """The text as the fonts at hand can draw it, shortened to that many characters."""
-    characters = regex.findall(r"\X", text)
-    if len(characters) > limit:
-        characters = [*characters[: limit - 1], "…"]
-    return "".join(char if _is_drawable(char) else UNDRAWABLE for char in characters)
-
-
-def _is_drawable(character: str) -> bool:
-    """Whether one font has all code points of what a reader takes for one character."""
-    if any(unicodedata.category(point) == "Cc" for point in character):
-        return False
-    return any(charset.issuperset(map(ord, character)) for charset in _charsets().values())
-
-
-@cache
-def _charsets() -> dict[str, frozenset[int]]:
-    """The code points of each of our fonts that this machine has."""
-    installed = {*get_font_names(), FONTS[0]}
-    return {
-        font: frozenset(get_font(findfont(FontProperties(family=font))).get_charmap())
-        for font in FONTS
-        if font in installed
-    }
+    axes.tick_params(length=0, labelsize=TEXT_SIZE)
+    axes.set_ylabel("attention weight", size=TEXT_SIZE)

@@ -102,3 +102,14 @@ def test_rows_without_a_translation_are_refused(inspector: Inspector) -> None:
     for graph in (inspector.align, inspector.attention):
         with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
             graph(tf.constant(TEXTS[:2]), tf.constant(TRANSLATIONS[:1]))
+
+
+def test_a_look_is_what_a_batch_of_one_shows(inspector: Inspector) -> None:
+    look = inspector.look(TEXTS[0], TRANSLATIONS[0])
+    found = inspector.attention([TEXTS[0]], [TRANSLATIONS[0]])
+    assert "".join(look.source) == "\u2581the\u2581dog\u2581runs</s>"
+    assert "".join(look.target) == "\u2581a\u2581dog\u2581runs\u2581home</s>"
+    np.testing.assert_array_equal(look.encoder, found["encoder"][0])
+    np.testing.assert_array_equal(look.decoder, found["decoder"][0])
+    np.testing.assert_array_equal(look.cross, found["cross"][0])
+    assert look.cross.shape == (3, 4, len(look.target), len(look.source))

@@ -1,20 +1,17 @@
 import io
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from tfnmt.pictures import attention
-from tfnmt.pictures.attention import COLOURS, draw_attention, to_png, to_svg
+from tfnmt.pictures.attention import COLOURS, draw_attention
+from tfnmt.pictures.style import to_png, to_svg
 
 QUERIES = ["▁Ein", "▁Hund", "</s>"]
 KEYS = ["▁A", "▁d", "og", "</s>"]
@@ -123,6 +120,12 @@ def test_heads_are_numbered_from_one() -> None:
     assert [axes.get_xlabel() for axes in panels(draw(3))] == ["head 1", "head 2", "head 3"]
 
 
+def test_captions_stand_where_the_panels_are_no_heads() -> None:
+    weights, captions = some_weights(2, 3, 4), ["sound", "faulty"]
+    figure = draw_attention(weights, QUERIES, KEYS, "", captions)
+    assert [axes.get_xlabel() for axes in panels(figure)] == captions
+
+
 def test_a_single_head_is_larger_and_has_no_number() -> None:
     def width(figure: Figure) -> float:
         return panels(figure)[0].get_position().width * figure.get_figwidth()
@@ -164,25 +167,9 @@ def test_a_hanging_word_mark_does_not_push_its_word_aside() -> None:
     assert marked - plain == pytest.approx(axes.get_window_extent().width / 2, abs=0.5)
 
 
-def test_long_pieces_end_in_an_ellipsis() -> None:
-    family = "👨‍👩‍👧"  # one character to a reader, five code points
-    queries = ["▁Donaudampfschiff", "▁dampfschiffe_", 14 * family]
-    (axes,) = panels(draw_attention(some_weights(1, 3, 4), queries, KEYS, ""))
-    assert row_names(axes) == ["▁Donaudampfsc…", "▁dampfschiffe_", 14 * "□"]
-
-
-def test_what_no_font_has_is_a_box_a_character() -> None:
-    queries = ["▁你好a", "a\nb", "▁مرحبا"]
-    (axes,) = panels(draw_attention(some_weights(1, 3, 4), queries, KEYS, ""))
-    assert row_names(axes) == ["▁□□a", "a□b", "▁مرحبا"]
-
-
-def test_control_characters_are_not_left_to_fonts_that_claim_to_have_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(attention, "_charsets", lambda: {"DejaVu Sans": frozenset(range(128))})
-    (axes,) = panels(draw_attention(some_weights(1, 2, 1), ["a\nb", "\x00"], ["a"], ""))
-    assert row_names(axes) == ["a□b", "□"]
+def test_long_pieces_are_cut_and_what_no_font_has_is_a_box() -> None:
+    figure = draw_attention(some_weights(1, 2, 1), ["▁Donaudampfschiff", "a\nb"], ["a"], "")
+    assert row_names(panels(figure)[0]) == ["▁Donaudampfsc…", "a□b"]
 
 
 def test_odd_texts_neither_warn_nor_break_the_files() -> None:
@@ -190,25 +177,6 @@ def test_odd_texts_neither_warn_nor_break_the_files() -> None:
     figure = draw_attention(weights, ODD, ODD, "".join(ODD))
     assert to_png(figure).startswith(b"\x89PNG")
     ElementTree.fromstring(to_svg(figure))
-
-
-@pytest.fixture
-def stix_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A second font, which comes with matplotlib, and one that no machine has."""
-    monkeypatch.setattr(attention, "FONTS", ("DejaVu Sans", "No Such Font", "STIXGeneral"))
-    attention._charsets.cache_clear()
-    yield
-    attention._charsets.cache_clear()
-
-
-@pytest.mark.usefixtures("stix_too")
-def test_further_fonts_serve_what_the_first_lacks(caplog: pytest.LogCaptureFixture) -> None:
-    dejavu, stix = attention._charsets().values()
-    only_stix = next(filter(str.isprintable, map(chr, sorted(stix - dejavu))))
-    figure = draw_attention(some_weights(1, 1, 1), [only_stix], ["a"], "")
-    to_png(figure)
-    assert row_names(panels(figure)[0]) == [only_stix]
-    assert not caplog.records  # of fonts that were not found
 
 
 @pytest.mark.parametrize(
@@ -251,37 +219,6 @@ def test_figures_grow_with_the_sentences_up_to_a_limit() -> None:
     assert (medium < large).all()
     assert (large < [24, 17]).all()
     assert draw(4, 2, 400).get_figwidth() < 24
-
-
-def test_the_same_weights_give_the_same_files() -> None:
-    first, second, other = (
-        draw_attention(some_weights(2, 3, 4, seed), QUERIES, KEYS, "A title") for seed in (0, 0, 1)
-    )
-    for to_file in (to_png, to_svg):
-        assert to_file(first) == to_file(second)
-        assert to_file(first) != to_file(other)
-
-
-def test_files_tell_neither_the_date_nor_the_version() -> None:
-    figure = draw(1)
-    assert b"dc:date" not in to_svg(figure)
-    for file in (to_png(figure), to_svg(figure)):
-        assert f"v{matplotlib.__version__}".encode() not in file
-        assert f"version{matplotlib.__version__}".encode() not in file
-
-
-def test_a_users_settings_change_nothing_and_are_left_alone() -> None:
-    expected = to_png(draw(2))
-    with matplotlib.rc_context({"figure.facecolor": "black", "font.size": 30, "savefig.dpi": 20}):
-        assert to_png(draw(2)) == expected
-        assert matplotlib.rcParams["font.size"] == 30
-    assert matplotlib.rcParams["svg.hashsalt"] is None
-
-
-def test_threads_may_draw_at_once() -> None:
-    expected = to_svg(draw(1))
-    with ThreadPoolExecutor(4) as pool:
-        assert set(pool.map(lambda _: to_svg(draw(1)), range(5))) == {expected}
 
 
 def test_no_window_system_is_asked_for() -> None:
