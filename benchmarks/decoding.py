@@ -1,17 +1,21 @@
 """How fast search is, beside other systems.
 
-    python -m benchmarks.decoding [--peer='COMMAND'] [--turns=3]
+    python -m benchmarks.decoding [--lanes=1] [--peer='COMMAND'] [--turns=3]
 
 Random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000 pieces; 16 source tokens, beam 4,
 20 steps; 1, 16 and 64 sentences together, ids to ids, in the graph that TensorFlow Serving runs. A
 peer is any command that prints JSON lines with "system", "batch_size" and "ms"; all take turns. One
 JSON line a system and batch size: medians of the turns, tokens of the best hypotheses a second.
+
+--lanes translates so many batches side by side, as `tfnmt.translate` does with a file; a batch then
+takes its share of the time. Another such command can be a peer of this one.
 """
 
 import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from absl import flags
@@ -21,7 +25,8 @@ from tfnmt.config import ModelConfig
 from tfnmt.data.tokenizer import BOS, EOS, UNK
 from tfnmt.errors import UsageError
 from tfnmt.flags import run
-from tfnmt.quiet import import_tensorflow
+from tfnmt.lanes import share_processors
+from tfnmt.quiet import expect_few_rows, import_tensorflow
 
 Tensor = Any
 
@@ -32,10 +37,11 @@ STEPS = 20
 BEAMS = 4
 BATCHES = (1, 16, 64)
 CALLS = 7
-"""Of which the median is a turn."""
+"""Of each lane; the median is a turn."""
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_multi_string("peer", [], "a command to take turns with", flag_values=FLAGS)
+flags.DEFINE_integer("lanes", 1, "batches side by side", 1, flag_values=FLAGS)
 flags.DEFINE_integer("turns", 3, "turns of each system", 1, flag_values=FLAGS)
 
 
@@ -43,11 +49,17 @@ def main(values: Any, positional: list[str]) -> None:
     """Takes turns and prints."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
+    share_processors(values.lanes)
+    expect_few_rows()
     import_tensorflow()
-    search = _search()
+    search, ours = _search(), SYSTEM
+    if values.lanes > 1:
+        ours += f", {values.lanes} lanes"
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(values.turns):
-        for system, batch, milliseconds in _turn(search, values.peer):
+        for batch in BATCHES:
+            times.setdefault((ours, batch), []).append(_milliseconds(search, batch, values.lanes))
+        for system, batch, milliseconds in _peers(values.peer):
             times.setdefault((system, batch), []).append(milliseconds)
     medians = {key: statistics.median(turns) for key, turns in times.items()}
     for (system, batch), milliseconds in medians.items():
@@ -58,17 +70,15 @@ def main(values: Any, positional: list[str]) -> None:
             "beam_size": BEAMS,
             "ms": round(milliseconds, 1),
             "tokens_per_s": round(1e3 * batch * STEPS / milliseconds),
-            "ours_to_theirs": round(milliseconds / medians[SYSTEM, batch], 2),
+            "ours_to_theirs": round(milliseconds / medians[ours, batch], 2),
             "turns": values.turns,
         }
         print(json.dumps(line), flush=True)
 
 
-def _turn(search: Callable[[Tensor], Tensor], peers: list[str]) -> Iterator[tuple[str, int, float]]:
+def _peers(commands: list[str]) -> Iterator[tuple[str, int, float]]:
     """System, batch size and milliseconds."""
-    for batch in BATCHES:
-        yield SYSTEM, batch, _milliseconds(search, batch)
-    for command in peers:
+    for command in commands:
         for line in measure(command, "batch_size", "ms"):
             yield line["system"], int(line["batch_size"]), float(line["ms"])
 
@@ -92,8 +102,8 @@ def _search() -> Callable[[Tensor], Tensor]:
     return tf.function(search, input_signature=[spec], autograph=False)
 
 
-def _milliseconds(search: Callable[[Tensor], Tensor], batch: int) -> float:
-    """What a batch takes; the first call, which makes kernels, does not count."""
+def _milliseconds(search: Callable[[Tensor], Tensor], batch: int, lanes: int) -> float:
+    """What a batch takes; the first calls, which make kernels, do not count."""
     import numpy as np
     import tensorflow as tf
 
@@ -102,10 +112,12 @@ def _milliseconds(search: Callable[[Tensor], Tensor], batch: int) -> float:
     if not tf.reduce_all(search(source) != EOS):
         raise UsageError("a hypothesis has ended early: these weights and sources do not serve")
     times = []
-    for _ in range(CALLS):
-        begun = time.perf_counter()
-        search(source).numpy()
-        times.append(1e3 * (time.perf_counter() - begun))
+    with ThreadPoolExecutor(lanes) as pool:
+        for _ in range(CALLS):
+            begun = time.perf_counter()
+            for found in [pool.submit(search, source) for _ in range(lanes)]:
+                found.result().numpy()
+            times.append(1e3 * (time.perf_counter() - begun) / lanes)
     return statistics.median(times)
 
 
