@@ -58,7 +58,10 @@ class RunModel:
         from tfnmt.decoding.translator import load_translator
 
         tokenizer_model = self.run.tokenizer_path.read_bytes()
-        return load_translator(self.weights, self.config, tokenizer_model, prefix)
+        try:
+            return load_translator(self.weights, self.config, tokenizer_model, prefix)
+        except FileNotFoundError as error:
+            raise UserError(f"{self.weights}: gone; the run has newer ones: try again") from error
 
 
 @dataclass(frozen=True)
