@@ -64,34 +64,14 @@ def main(values: Any, positional: list[str]) -> None:
     answers = _translate(values, model, sources)
     hypotheses = _texts(answers)
 
-    from tfnmt.evaluation.scores import scores
-
-    data = model.config.data
-    result: dict[str, Any] = dict(scores(hypotheses, references))
-    if values.metric == "multi30k":
-        result["bleu_lc_tok"] = _literature(data, split, hypotheses, references, _data_dir(values))
-    evaluation = {
-        **result,
-        "model": model.name,
-        "source": data.source,
-        "target": data.target,
-        "split": split,
-        "sentences": len(pairs),
-        **_settings(model),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    _print_scores(result)
+    evaluation = _evaluate(values, model, split, hypotheses, references)
+    _print_scores(evaluation)
     other_answers = _translate(values, other, sources) if other else []
     if other:
         evaluation["against"] = _compare(other, hypotheses, _texts(other_answers), references)
         _print_differences(evaluation["against"])
     page = _diagnose(evaluation, pairs, answers, other_answers) if values.report else None
-    if values.json:
-        write_atomically(Path(values.json), (json.dumps(evaluation, indent=1) + "\n").encode())
-    if page is not None:
-        write_atomically(Path(values.report), page.encode())
-    if isinstance(model, RunModel):
-        model.run.append_evaluation(evaluation)
+    _keep(values, model, evaluation, page)
 
 
 def _find_other(name: str, model: RunModel | ExportModel) -> RunModel | ExportModel:
@@ -133,6 +113,45 @@ def _translate(
         answering = again(answering, graphs["align"])
     answers = translate_lines(answering, windows(sources))
     return list(bar(answers, "translating", "sentences", len(sources)))
+
+
+def _evaluate(
+    values: Any,
+    model: RunModel | ExportModel,
+    split: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+) -> dict[str, Any]:
+    """The scores, and what they are of."""
+    from tfnmt.evaluation.scores import scores
+
+    data = model.config.data
+    evaluation: dict[str, Any] = dict(scores(hypotheses, references))
+    if values.metric == "multi30k":
+        literature = _literature(data, split, hypotheses, references, _data_dir(values))
+        evaluation["bleu_lc_tok"] = literature
+    return {
+        **evaluation,
+        "model": model.name,
+        "source": data.source,
+        "target": data.target,
+        "split": split,
+        "sentences": len(references),
+        **_settings(model),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _keep(
+    values: Any, model: RunModel | ExportModel, evaluation: dict[str, Any], page: str | None
+) -> None:
+    """Writes the files that were asked for, then the run's own line."""
+    if values.json:
+        write_atomically(Path(values.json), (json.dumps(evaluation, indent=1) + "\n").encode())
+    if page is not None:
+        write_atomically(Path(values.report), page.encode())
+    if isinstance(model, RunModel):
+        model.run.append_evaluation(evaluation)
 
 
 def _texts(answers: Sequence["Answer"]) -> list[str]:
@@ -213,10 +232,11 @@ def _literature(
     return literature_bleu(hypotheses, lines, data.target)
 
 
-def _print_scores(result: dict[str, Any]) -> None:
+def _print_scores(evaluation: dict[str, Any]) -> None:
     from tfnmt.evaluation.scores import LABELS
 
-    for name, score in result.items():
+    for name in filter(LABELS.__contains__, evaluation):
+        score = evaluation[name]
         print(
             f"{LABELS[name]} {score['score']:.2f}  [{score['low']:.2f}, {score['high']:.2f}]  "
             f"{score['signature']}"
