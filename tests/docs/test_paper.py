@@ -51,7 +51,7 @@ def test_every_section_and_equation_is_there() -> None:
     assert len(NAMES) > 30
 
 
-@pytest.mark.parametrize("key", set(re.findall(r"\[`(\w+\.\w+)`\]\(configuration", PAPER)))
+@pytest.mark.parametrize("key", sorted({*re.findall(r"\[`(\w+\.\w+)`\]\(configuration", PAPER)}))
 def test_every_key_is_one(key: str) -> None:
     assert key in flatten(Config())
 
