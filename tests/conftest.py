@@ -9,9 +9,13 @@ from types import ModuleType
 import pytest
 
 from tfnmt.config import ModelConfig
+from tfnmt.lanes import share_processors
 from tfnmt.quiet import set_environment
 
+# From the first: a command that a test calls would make these settings for all tests after it, and
+# another number of threads adds up in another order.
 set_environment()
+share_processors()
 
 TINY = {
     "data.max_pairs": 400, "data.batch_tokens": 256, "data.max_length": 40,
