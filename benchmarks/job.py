@@ -6,7 +6,7 @@ A command reads the file that {input} names and writes a line to stdout for each
 as
 
     'tfnmt=python -m tfnmt.translate --model=RUN --length_penalty=0 --input={input}'
-    'CTranslate2 float32=python -m benchmarks.rivals.ctranslate2 EXPORT {input}'
+    'CTranslate2 float32=python -m benchmarks.rivals.ct2 EXPORT {input}'
     'OpenNMT-tf=PYTHON benchmarks/rivals/opennmt_tf.py RUN {input}'
 
 It is run on the first sentence alone, which tells how long it takes to start, and on all; the rate

@@ -6,12 +6,16 @@ nearly all of it: docs/performance.md.
 
 import os
 
-PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-LANES = min(PROCESSORS or 1, 8)
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
+PROCESSORS = len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
+LANES = min(PROCESSORS, 8)
 """At most so many, for each has a batch in memory."""
 
 
 def share_processors(lanes: int = LANES) -> None:
-    """Shares the processors out among that many; to be called before TensorFlow is imported."""
-    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, (PROCESSORS or 1) // LANES)))
+    """Has that many work side by side; to be called before TensorFlow is imported.
+
+    An operation gets the threads of one lane of all, also where fewer lanes are used.
+    """
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(PROCESSORS // LANES))
     os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(lanes))

@@ -76,7 +76,8 @@ def main(values: Any, positional: list[str]) -> None:
     _check_model(values, model)
     if positional or (not values.input and sys.stdin.isatty()):
         expect_few_rows()
-    share_processors()
+    else:
+        share_processors()
     if values.output is None or is_special(Path(values.output)):
         lines = _lines(positional, values.input)
         write_lines(_translate(values, model, lines, 0), values.output)

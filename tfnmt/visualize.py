@@ -158,10 +158,10 @@ def _schedule(values: Any) -> "Figure":
         )
     runs = {}
     for name, config in configs.items():
-        training = config.training
-        shape = config.model.d_model, training.warmup_steps, training.learning_rate_scale
-        size, warmup, scale = shape
-        runs[f"{name}: d_model {size}, warm-up {warmup:,}, scale {scale:g}"] = rates(*shape)
+        size, training = config.model.d_model, config.training
+        warmup, scale = training.warmup_steps, training.learning_rate_scale
+        label = f"{name}: d_model {size}, warm-up {warmup:,}, scale {scale:g}"
+        runs[label] = rates(size, warmup, scale)
     return draw_schedule({"Learning rate": runs})
 
 

@@ -43,7 +43,8 @@ class Translator:
     Both map text [B] to a dictionary: translation [B], score [B] (log probability over length
     penalty) and truncated [B] (whether the source was cut). A text of no pieces gives '' and 0.
 
-    `tokenize`, `search` and `detokenize` are the three stages of `translate`, each a graph.
+    `tokenize`, `search` and `detokenize` are the three stages of `translate`, each a graph; `beam`
+    is what `search` and `nbest` both take their hypotheses from.
     """
 
     def __init__(

@@ -1,6 +1,9 @@
 """Translates a file with CTranslate2.
 
-    python -m benchmarks.rivals.ctranslate2 EXPORT INPUT > OUTPUT
+    python -m benchmarks.rivals.ct2 EXPORT INPUT > OUTPUT
+
+The file does not bear the engine's name: beside a script that is run by its path it would be
+imported in the engine's place.
 
 EXPORT comes from `python -m tfnmt.export --format=ctranslate2`. Batches of 64, beam 4, a length
 penalty of 0: the search in which both find the same.
