@@ -1,7 +1,8 @@
-"""The web application as a process, for those that speak to it."""
+"""The web application as a process, and a browser, for those that speak to them."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 STANDIN = ROOT / "tests" / "serving" / "standin.py"
@@ -112,3 +114,16 @@ def standin(export: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str]
 @pytest.fixture(scope="session")
 def start_standin() -> Callable[..., Any]:
     return standin
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window, for one module: it holds the only event loop of the thread."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    with sync_playwright() as playwright:
+        # As root, in a container, there is no sandbox.
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()

@@ -1,22 +1,16 @@
 """The page of a trace in Chromium, opened from its file, and played with."""
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tfnmt import trace
 
-CHROMIUM = shutil.which("chromium")
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +21,16 @@ def path(call: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def page(path: Path) -> Iterator[Page]:
+def page(browser: Browser, path: Path) -> Iterator[Page]:
     """Nothing may be wrong with the page, nor may it ask anybody for anything."""
     complaints: list[str] = []
-    with sync_playwright() as playwright:
-        # As root, in a container, there is no sandbox.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url))
-        page.goto(path.as_uri())
-        yield page
-        browser.close()
+    page = browser.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: complaints.append(request.url))
+    page.goto(path.as_uri())
+    yield page
+    page.close()
     assert complaints == [path.as_uri()]
 
 
