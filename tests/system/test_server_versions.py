@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tfnmt.data import toy
+from tfnmt.exporting import fresh
 from tfnmt.exporting.models import find_run
-from tfnmt.exporting.parity import certify
-from tfnmt.exporting.saved_model import ServedTranslator
+from tfnmt.exporting.parity import calls_of, certify
+from tfnmt.exporting.processes import fresh_process
+from tfnmt.exporting.saved_model import served_graphs
 
 PYTHON = os.environ.get("TFNMT_SERVING_PYTHON", "")
 
@@ -26,8 +28,10 @@ def test_the_server_s_tensorflow_answers_as_ours(tiny_run: Path, tiny_export: Pa
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert versions.stdout.split() == ["2.20.0", "2.20.1"]
-    graphs = ServedTranslator(find_run(tiny_run).load_translator(), {}).graphs
+    graphs = served_graphs(find_run(tiny_run).load_translator(), {})
     graphs.pop("info")  # another card
     texts = [source for source, _ in islice(toy.pairs("test"), 100)]
-    certificate = certify(graphs, [*texts, "", "a " * 400], tiny_export / "1", PYTHON)
-    assert certificate["texts"] == 102
+    with fresh_process(fresh.__file__, PYTHON) as ask:
+        calls = calls_of(graphs, [*texts, "", "a " * 400])
+        certificate = certify(graphs, calls, tiny_export / "1", ask)
+    assert certificate["calls"] == len(calls)

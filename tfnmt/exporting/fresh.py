@@ -1,15 +1,18 @@
 """What a SavedModel answers to a process that has TensorFlow and its text operations alone.
 
-    python -P fresh.py FOLDER CALLS ANSWERS
+    echo '["FOLDER", "CALLS", "ANSWERS"]' | python -P fresh.py
 
 Takes the path that TensorFlow Serving takes: a graph, its initializers and a session. CALLS holds
 [(signature, {input: array})], ANSWERS becomes a dictionary: the outputs of each call, the
 operations, those that only the text operations bring, and what would not run everywhere.
 """
 
+import json
+import os
 import pickle
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +46,15 @@ def main(folder: str, calls_path: str, answers_path: str) -> None:
 def _answer(folder: str, calls: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
-        outputs = []
-        for name, inputs in calls:
+
+        def run(call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+            name, inputs = call
             signature = meta.signature_def[name]
             feeds = {signature.inputs[key].name: value for key, value in inputs.items()}
-            fetches = {key: info.name for key, info in signature.outputs.items()}
-            outputs.append(session.run(fetches, feeds))
-    return outputs
+            return session.run({key: info.name for key, info in signature.outputs.items()}, feeds)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(run, calls))
 
 
 def _bound(meta: Any) -> Iterator[str]:
@@ -67,4 +72,4 @@ def _bound(meta: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*json.load(sys.stdin))

@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,7 @@ import tensorflow as tf
 
 from tfnmt.decoding.lines import batches
 from tfnmt.errors import UserError
-from tfnmt.exporting import fresh
+from tfnmt.exporting.processes import Ask
 from tfnmt.exporting.texts import HARD
 
 Arrays = dict[str, np.ndarray]
@@ -41,17 +39,21 @@ UNSERVED = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "XlaLaunch", "XlaLaunchV
 """Operations that TensorFlow Serving cannot run."""
 
 
-def certify(
-    graphs: Mapping[str, Any], texts: Sequence[str], folder: Path, python: str = sys.executable
-) -> dict[str, Any]:
-    """Compares what graphs answer to some texts with what the SavedModel in a folder answers.
+def calls_of(graphs: Mapping[str, Any], texts: Sequence[str]) -> list[Call]:
+    """Every graph with inputs that it asks for: texts, their translations, ids."""
+    return [call for batch in _batches(texts) for call in _calls(graphs, _strings(batch))]
 
-    The folder is looked at from a fresh process, which may be that of another Python. Returns the
-    certificate; raises a UserError with the first difference.
+
+def certify(
+    graphs: Mapping[str, Any], calls: Sequence[Call], folder: Path, ask: Ask
+) -> dict[str, Any]:
+    """Compares what graphs answer to some calls with what the SavedModel in a folder answers.
+
+    The folder is looked at from `fresh.py` in a process of its own, which may be that of another
+    Python. Returns the certificate; raises a UserError with the first difference.
     """
-    calls = list(_calls(graphs, texts))
     with ThreadPoolExecutor() as pool:  # both answer at the same time
-        asked = pool.submit(_ask, folder, calls, python)
+        asked = pool.submit(_report, folder, calls, ask)
         expected = [_arrays(graphs[name](**_tensors(inputs))) for name, inputs in calls]
         report = asked.result()
     problems = [f"{what}; a server cannot run it" for what in _unserved(report)]
@@ -62,44 +64,37 @@ def certify(
         apart = _compare(name, inputs, ours, theirs)
         differences[name] = max(differences[name], apart)
     return {
-        "texts": len(texts),
         "calls": len(calls),
         "largest_difference": differences,
         "operations": report["operations"],
     }
 
 
-def _calls(graphs: Mapping[str, Any], texts: Sequence[str]) -> Iterator[Call]:
-    """Every graph with inputs that it asks for: texts, their translations, ids."""
-    for batch in _batches(texts):
-        text = _strings(batch)
-        translation = graphs["greedy"](text=tf.constant(text))["translation"].numpy()
-        tokens = graphs["tokenize"](text=tf.constant(text))["tokens"].numpy()
-        inputs = {"text": text, "translation": translation, "tokens": tokens}
-        for name, graph in graphs.items():
-            asked = [spec.name for spec in graph.input_signature]
-            shown = slice(SHOWN_ROWS if name == "attention" else None)
-            yield name, {key: inputs[key][shown] for key in asked}
+def _calls(graphs: Mapping[str, Any], text: np.ndarray) -> Iterator[Call]:
+    translation = graphs["greedy"](text=tf.constant(text))["translation"].numpy()
+    tokens = graphs["tokenize"](text=tf.constant(text))["tokens"].numpy()
+    inputs = {"text": text, "translation": translation, "tokens": tokens}
+    for name, graph in graphs.items():
+        asked = [spec.name for spec in graph.input_signature]
+        shown = slice(SHOWN_ROWS if name == "attention" else None)
+        yield name, {key: inputs[key][shown] for key in asked}
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
     """Hard texts, whose translations seldom end before they must, keep none of the others."""
-    hard = [text for text in texts if text in HARD]
-    for group in ([text for text in texts if text not in HARD], hard):
-        for rows in batches([len(text) for text in group], CHARACTERS):
-            yield [group[row] for row in rows]
+    others = [text for text in texts if text not in HARD]
+    for rows in batches([len(text) for text in others], CHARACTERS):
+        yield [others[row] for row in rows]
+    if hard := [text for text in texts if text in HARD]:
+        yield hard
 
 
-def _ask(folder: Path, calls: list[Call], python: str) -> dict[str, Any]:
+def _report(folder: Path, calls: Sequence[Call], ask: Ask) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
-        paths = Path(scratch) / "calls", Path(scratch) / "answers"
-        paths[0].write_bytes(pickle.dumps(calls))
-        command = [python, "-P", fresh.__file__, str(folder), *map(str, paths)]
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
-        if process.returncode:
-            last = (process.stderr.strip() or "no message").splitlines()[-1]
-            raise UserError(f"{folder}: cannot be loaded in a fresh process: {last}")
-        report: dict[str, Any] = pickle.loads(paths[1].read_bytes())
+        asked, answered = Path(scratch) / "calls", Path(scratch) / "answers"
+        asked.write_bytes(pickle.dumps(calls))
+        ask(f"{folder}: cannot be loaded in a fresh process", folder, asked, answered)
+        report: dict[str, Any] = pickle.loads(answered.read_bytes())
     return report
 
 

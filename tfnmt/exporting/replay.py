@@ -1,8 +1,9 @@
 """Replays the warm-up requests of a SavedModel as the server does, and prints their number.
 
-python -P replay.py FOLDER
+echo '["FOLDER"]' | python -P replay.py
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -30,4 +31,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*json.load(sys.stdin))

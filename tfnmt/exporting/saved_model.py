@@ -13,33 +13,26 @@ from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.text import TEXT
 from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UsageError
+from tfnmt.exporting import fresh, replay
 from tfnmt.exporting.models import CARD
-from tfnmt.exporting.parity import certify
-from tfnmt.exporting.replay import WARMUP
+from tfnmt.exporting.parity import calls_of, certify
+from tfnmt.exporting.processes import fresh_process
 from tfnmt.exporting.warmup import check_warmup, write_warmup
 from tfnmt.run import written_aside
 
 PARITY = Path("assets.extra") / "parity.json"
 
 
-class ServedTranslator(tf.Module):
-    """What the SavedModel holds: a Translator's weights, tokenizer and graphs, and the model card.
+def served_graphs(translator: Translator, card: dict[str, Any]) -> dict[str, Any]:
+    """The signatures of a Translator, and `info`, which tells the model card."""
+    described = json.dumps(card, ensure_ascii=False)
 
-    The Keras model itself stays out: saving it would trace its `call` with inputs of its own guess.
-    """
-
-    def __init__(self, translator: Translator, card: dict[str, Any]) -> None:
-        super().__init__()
-        self.weights = [variable.value for variable in translator.transformer.variables]
-        self.pieces = translator.codec.pieces
-        self.card = json.dumps(card, ensure_ascii=False)
-        self.info = tf.function(self._info, input_signature=[TEXT], autograph=False)
-        # Not `signatures`, a name that TensorFlow keeps for itself.
-        self.graphs = {**signatures(translator), "info": self.info}
-
-    def _info(self, text: Any) -> dict[str, Any]:
+    @tf.function(input_signature=[TEXT], autograph=False)
+    def info(text: Any) -> dict[str, Any]:
         """card [B]: the model card as JSON, which the server hides in assets.extra otherwise."""
-        return {"card": tf.fill(tf.shape(text), self.card)}
+        return {"card": tf.fill(tf.shape(text), described)}
+
+    return {**signatures(translator), "info": info}
 
 
 def publish(
@@ -52,19 +45,25 @@ def publish(
 
     The server polls for new versions: one is written aside and renamed. Returns the certificate.
     """
-    module = ServedTranslator(translator, card)
-    with written_aside(path) as aside:
+    graphs = served_graphs(translator, card)
+    traced = {name: graph.get_concrete_function() for name, graph in graphs.items()}
+    with (
+        # They make their imports while this one saves.
+        fresh_process(fresh.__file__) as witness,
+        fresh_process(replay.__file__) as server,
+        ThreadPoolExecutor() as pool,
+        written_aside(path) as aside,
+    ):
+        calls = pool.submit(calls_of, graphs, texts)
         aside.mkdir()
-        _save(module, aside)
-        by_length = sorted(texts, key=len)
-        write_warmup(aside / WARMUP, *(by_length[len(texts) * share // 10] for share in (5, 9)))
+        _save(translator, traced, aside)
+        _describe(card, texts, aside)
         # From another place than it was written to: nothing in it may point to itself.
         moved = aside.rename(aside.with_name(f"{aside.name}.moved"))
         try:
-            with ThreadPoolExecutor() as pool:  # what other processes do takes as long as ours
-                replayed = pool.submit(check_warmup, moved)
-                certificate = certify(module.graphs, texts, moved)
-            certificate["warm_up_requests"] = replayed.result()
+            replayed = pool.submit(check_warmup, moved, server)
+            certificate = certify(graphs, calls.result(), moved, witness)
+            certificate |= {"texts": len(texts), "warm_up_requests": replayed.result()}
         finally:
             moved.rename(aside)
         _write_json(aside / PARITY, certificate)
@@ -99,13 +98,27 @@ def remove_old(folder: Path, keep: int) -> list[int]:
     return old
 
 
-def _save(module: ServedTranslator, folder: Path) -> None:
+def _save(translator: Translator, traced: dict[str, Any], folder: Path) -> None:
+    """Writes the graphs as they were traced here, and what they use.
+
+    The Keras model itself stays out: saving it would trace its `call` with inputs of its own guess.
+    """
+    module = tf.Module()
+    module.weights = [variable.value for variable in translator.transformer.variables]
+    module.pieces = translator.codec.pieces
     try:
-        tf.saved_model.save(module, str(folder), signatures=module.graphs)
+        tf.saved_model.save(module, str(folder), signatures=traced)
     except tf.errors.OpError as error:
         raise OSError(error.message) from error
+
+
+def _describe(card: dict[str, Any], texts: Sequence[str], folder: Path) -> None:
+    """Writes what lies beside the graphs: the card, and requests of a short and a long text."""
     (folder / CARD).parent.mkdir()
-    (folder / CARD).write_text(module.card, encoding="utf-8")
+    _write_json(folder / CARD, card)
+    by_length = sorted(texts, key=len)
+    short, long = (by_length[len(texts) * share // 10] for share in (5, 9))
+    write_warmup(folder / replay.WARMUP, short, long)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

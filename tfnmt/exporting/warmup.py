@@ -1,14 +1,10 @@
 """Warm-up requests: what TensorFlow Serving runs before it says that a model is ready."""
 
-import subprocess
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import tensorflow as tf
 
-from tfnmt.errors import UserError
-from tfnmt.exporting import replay
+from tfnmt.exporting.processes import Ask
 
 BATCHES = (1, 4, 16)
 SIGNATURES = {
@@ -43,14 +39,9 @@ def write_warmup(path: Path, short: str, long: str) -> None:
                 writer.write(log.SerializeToString())
 
 
-def check_warmup(folder: Path) -> int:
-    """Replays the requests of a SavedModel in a fresh process; returns their number.
+def check_warmup(folder: Path, ask: Ask) -> int:
+    """Has `replay.py` replay the requests of a SavedModel; returns their number.
 
     A request that fails would keep the server from loading the model.
     """
-    command: Iterable[str] = (sys.executable, "-P", replay.__file__, str(folder))
-    process = subprocess.run(list(command), capture_output=True, text=True, check=False)
-    if process.returncode:
-        last = (process.stderr.strip() or "no message").splitlines()[-1]
-        raise UserError(f"{folder}: its warm-up requests fail: {last}; nothing was published")
-    return int(process.stdout)
+    return int(ask(f"{folder}: nothing was published, for its warm-up requests fail", folder))

@@ -1,6 +1,5 @@
 """The certificate: what is not the same is not published."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,12 @@ import tensorflow as tf
 
 from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UserError
+from tfnmt.exporting import fresh
 from tfnmt.exporting.card import make_card
 from tfnmt.exporting.models import find_run
-from tfnmt.exporting.parity import _compare, _unserved, certify
-from tfnmt.exporting.saved_model import ServedTranslator, publish
+from tfnmt.exporting.parity import _compare, _report, _unserved, calls_of, certify
+from tfnmt.exporting.processes import fresh_process
+from tfnmt.exporting.saved_model import publish, served_graphs
 
 TEXTS = ["the dog sleeps in the house", "", "a cat"]
 REPORT = {"text_operations": [], "operations": [], "bound": [], "ours": []}
@@ -24,18 +25,23 @@ def translator(tiny_run: Path) -> Translator:
     return find_run(tiny_run).load_translator()
 
 
+def certified(graphs: dict[str, Any], folder: Path) -> dict[str, Any]:
+    with fresh_process(fresh.__file__) as ask:
+        return certify(graphs, calls_of(graphs, TEXTS), folder, ask)
+
+
 def test_an_export_of_other_weights_is_refused_with_the_first_difference(
     translator: Translator, tiny_export: Path
 ) -> None:
-    graphs = ServedTranslator(translator, {}).graphs
+    graphs = served_graphs(translator, {})
     graphs.pop("info")  # another card
-    assert certify(graphs, TEXTS, tiny_export / "1")["texts"] == 3
+    assert certified(graphs, tiny_export / "1")["calls"] >= len(graphs)
     weights = translator.transformer.output_embedding.table
     before = weights.numpy()
     weights.assign(before + 0.1 * np.random.default_rng(0).standard_normal(before.shape))
     try:
         with pytest.raises(UserError, match=r"\.\w+: the run says .*, the export .*, of \{"):
-            certify(graphs, TEXTS, tiny_export / "1")
+            certified(graphs, tiny_export / "1")
     finally:
         weights.assign(before)
 
@@ -94,9 +100,8 @@ def test_a_graph_for_one_device_or_for_xla_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     module.graphs = {"placed": placed, "compiled": compiled}
     tf.saved_model.save(module, str(tmp_path / "1"), signatures=module.graphs)
-    from tfnmt.exporting.parity import _ask
-
     calls = [("placed", {"text": np.ones(2, "f4")})]
-    bound = _ask(tmp_path / "1", calls, sys.executable)["bound"]
+    with fresh_process(fresh.__file__) as ask:
+        bound = _report(tmp_path / "1", calls, ask)["bound"]
     assert any("is bound to" in line for line in bound)
     assert any("is compiled by XLA" in line for line in bound)
