@@ -9,8 +9,8 @@ pieces, dropout 0.3, batches of 4,096 slots; --size=base has the paper's and a t
 peer is any command that prints a JSON line with "system" and "target_tokens_per_s"; all take turns.
 
 One JSON line a system: medians of the turns, real target tokens a second. Ours also tells how much
-of the rate of a plain product of 4096x512x2048 in float32, measured here, the products of a step
-reach; --breakdown tells where the rest goes.
+of the rate of plain products of 4096x512x2048 in float32, one a lane side by side, measured here,
+the products of a step reach; --breakdown tells where the rest goes.
 """
 
 import json
@@ -18,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
 from tfnmt.errors import UsageError
 from tfnmt.flags import define_data_dir, run
+from tfnmt.lanes import LANES, share_processors
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import home
 
@@ -106,7 +108,7 @@ def main(values: Any, positional: list[str]) -> None:
         ours.train(WARM_UP[values.size])
         for _ in range(values.turns):
             turns.append(ours.train(values.steps))
-            plain.append(1e-9 * Product("", 1, *PLAIN).flops / _seconds(*_product(*PLAIN)))
+            plain.append(1e-9 * _plain_rate())
             for command in values.peer:
                 line = measure(command, RATE)[-1]
                 peers.setdefault(line["system"], []).append(float(line[RATE]))
@@ -159,6 +161,7 @@ class Ours:
         corpus = open_corpus(config.data, 1, Path(values.data_dir or home() / "data"))
         prepared = prepare(config, corpus, cache)
         self.batches = Batches(prepared, make_plan(config, prepared), 0.0, config.training.seed)
+        share_processors()
         import_tensorflow()
         from tfnmt.training.distribution import make_strategy
         from tfnmt.training.training import make_trainer
@@ -204,7 +207,7 @@ class Ours:
         step = steps[4]
         (batch,) = self.batches.shards(step, replicas=1)
         parts = Parts(self.trainer, batch)
-        plain = Product("", 1, *PLAIN).flops / _seconds(*_product(*PLAIN))
+        plain = _plain_rate()
         products = self.products(step)
         own = {part: _own_shapes(products, part) for part in ("layers", "attention", "output")}
         layers, dropped = parts.layers(None), parts.layers(parts.seed)
@@ -332,22 +335,23 @@ def _own_shapes(products: list[Product], part: str) -> float:
     return total
 
 
-def _product(rows: int, inner: int, columns: int) -> tuple[Callable[..., Any], Tensor, Tensor]:
+def _plain_rate() -> float:
+    """Operations a second of all lanes, each with a plain product of its own."""
     import tensorflow as tf
 
-    return tf.matmul, tf.ones((rows, inner)), tf.ones((inner, columns))
+    rows, inner, columns = PLAIN
+    seconds = _seconds(tf.matmul, tf.ones((rows, inner)), tf.ones((inner, columns)))
+    return Product("", 1, *PLAIN).flops / seconds
 
 
 def _seconds(function: Callable[..., Any], *values: Any, turns: int = 7) -> float:
-    """The median time of a call, after two that are not counted."""
-    import tensorflow as tf
-
-    times = []
-    for _ in range(turns + 2):
-        begun = time.perf_counter()
-        function(*values)
-        tf.test.experimental.sync_devices()
-        times.append(time.perf_counter() - begun)
+    """The median time of a call, after two that are not counted; of LANES side by side, a share."""
+    with ThreadPoolExecutor(LANES) as lanes:
+        times = []
+        for _ in range(turns + 2):
+            begun = time.perf_counter()
+            list(lanes.map(lambda _: function(*values), range(LANES)))
+            times.append((time.perf_counter() - begun) / LANES)
     return statistics.median(times[2:])
 
 

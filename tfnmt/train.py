@@ -22,6 +22,7 @@ from tfnmt.data.plan import make_plan
 from tfnmt.errors import UsageError
 from tfnmt.experiment import define_experiment, read_data, resolve
 from tfnmt.flags import run
+from tfnmt.lanes import share_processors
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
@@ -70,6 +71,7 @@ def main(values: Any, positional: list[str]) -> None:
         run_folder.create(config, prepared.tokenizer.model, prepared.folder.name)
     say(f"the run is kept in {run_folder.path}")
 
+    share_processors()
     import_tensorflow()
     from tfnmt.training.training import Training, train
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfnmt import cluster
 from tfnmt.data.batches import Batches
 from tfnmt.errors import UserError
+from tfnmt.lanes import LANES
 
 PORT = 44_100
 """The first port that workers under Slurm listen at."""
@@ -37,6 +38,14 @@ def make_strategy() -> tf.distribute.Strategy:
     if len(devices) == 1:
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy([device.name for device in devices])
+
+
+def lanes_of(strategy: tf.distribute.Strategy) -> int:
+    """The lanes of a replica: its share of the processors' on the same host, one on a GPU."""
+    if tf.config.list_logical_devices("GPU"):
+        return 1
+    here = 1 if cluster.is_spread() else strategy.num_replicas_in_sync
+    return max(LANES // here, 1)
 
 
 @contextmanager

@@ -217,12 +217,17 @@ def _peaks(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> Iterator[
         training = config.training.model_copy(update={"init_from": None})
         config = config.model_copy(update={"training": training})
         trainer = make_trainer(config, vocab_size, tf.distribute.get_strategy())
+        # Whether lanes need their most at the same moment is chance. A batch at once needs what all
+        # of them may, but for gradients of their own.
+        lanes, trainer.lanes = trainer.lanes, 1
+        gradients = 4 * trainer.transformer.count_params() * (lanes if lanes > 1 else 0)
         trainer.make_train_function()
         for slots in sizes:
             batches = _worst_batches(slots // config.data.max_length, config, vocab_size)
             trainer.train_function(batches)
             trainer.train_function(batches)
-            yield tf.config.experimental.get_memory_info(device)["peak"] - held
+            peak = tf.config.experimental.get_memory_info(device)["peak"]
+            yield peak - held + gradients
     except (tf.errors.ResourceExhaustedError, MemoryError):
         return
 

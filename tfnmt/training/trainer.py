@@ -30,21 +30,33 @@ class Part(NamedTuple):
 class Trainer(keras.Model):
     """What `fit` trains: the Transformer under teacher forcing.
 
-    The gradient is that of the summed loss over all replicas and all parts that a replica works on
-    one after another, divided by the true number of target tokens, then clipped, then applied: N
-    replicas take the step that one replica takes on the same batch. (Keras' own train_step would
-    clip before it reduces, and average means of unequal size.) A step whose gradient is not finite
-    changes nothing but its own number.
+    The gradient is that of the summed loss over all replicas and all parts that a replica works on,
+    side by side or one after another, divided by the true number of target tokens, then clipped,
+    then applied: N replicas take the step that one replica takes on the same batch. (Keras' own
+    train_step would clip before it reduces, and average means of unequal size.) A step whose
+    gradient is not finite changes nothing but its own number.
     """
 
     def __init__(
-        self, transformer: Transformer, config: TrainingConfig, stop: tf.Variable | None = None
+        self,
+        transformer: Transformer,
+        config: TrainingConfig,
+        stop: tf.Variable | None = None,
+        lanes: int = 1,
     ) -> None:
-        """`stop` [] is this worker's wish to end: made outside the strategy, it is not shared."""
+        """`stop` [] is this worker's wish to end: made outside the strategy, it is not shared.
+
+        A replica works on so many parts side by side as it has `lanes`.
+        """
         super().__init__(name="trainer")
         self.stop = tf.Variable(0.0, trainable=False) if stop is None else stop
         self.transformer = transformer
         self.config = config
+        self.lanes = lanes
+        # A function of its own, so that all lanes together are traced but once.
+        self._lane = tf.function(
+            self._differentiate_in_turn, reduce_retracing=True, autograph=False
+        )
         self.readings = 1 if config.r_drop is None else 2  # of each row, with dropouts of their own
         self.compile(make_optimizer(config, transformer.d_model), jit_compile=False)
         self.optimizer.build(transformer.trainable_variables)
@@ -125,14 +137,32 @@ class Trainer(keras.Model):
         return [gradient / part.sums.tokens for gradient in part.gradients]
 
     def differentiate(self, data: Any, seed: Tensor) -> Part:
-        """Loss and gradient of a replica's rows, worked on in parts where the device wants that."""
-        limit = self.config.device_tokens
-        if limit is None:
+        """Loss and gradient of a replica's rows, of which each lane takes a share."""
+        if self.lanes == 1:
+            return self._differentiate_in_turn(data, seed)
+        shares = [
+            self._lane(
+                tf.nest.map_structure(lambda ids, n=lane: self._share(ids, n), data),
+                seed + tf.constant([lane * PART_SEED, 0]),
+            )
+            for lane in range(self.lanes)
+        ]
+        return tf.nest.map_structure(lambda *summands: tf.add_n(summands), *shares)
+
+    def _share(self, ids: Tensor, lane: int) -> Tensor:
+        """The rows of a lane, [<= B / lanes, T]; where there are too few, one of padding."""
+        missing = tf.maximum(self.lanes - tf.shape(ids)[0], 0)
+        return tf.pad(ids, [[0, missing], [0, 0]])[lane :: self.lanes]
+
+    def _differentiate_in_turn(self, data: Any, seed: Tensor) -> Part:
+        """Loss and gradient of some rows, in parts where memory asks for that."""
+        if self.config.device_tokens is None:
             return self._differentiate_part(data, seed)
         (source, _), target_out = data
         rows = tf.shape(source)[0]
         longest = tf.maximum(tf.shape(source)[1], tf.shape(target_out)[1])
-        size = tf.maximum(limit // self.readings // longest, 1)  # rows of a part
+        limit = self.config.device_tokens // (self.readings * self.lanes)
+        size = tf.maximum(limit // longest, 1)  # rows of a part
 
         def add(start: Tensor, total: Part) -> tuple[Tensor, Part]:
             some = tf.nest.map_structure(lambda ids: ids[start : start + size], data)

@@ -28,7 +28,7 @@ from tfnmt.training.checkpoints import (
     restore_checkpoint,
     save_weights,
 )
-from tfnmt.training.distribution import distribute_batches, make_strategy, together
+from tfnmt.training.distribution import distribute_batches, lanes_of, make_strategy, together
 from tfnmt.training.memory import out_of_memory
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.validation import Evaluate, Judged, Validator
@@ -89,6 +89,8 @@ def _enough_memory(training: Training) -> Iterator[None]:
 
 def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strategy) -> Trainer:
     """A Transformer, new or with another run's weights, and what trains it, on every device."""
+    # oneDNN's product with bias in one does not look whether its result found room, and crashes.
+    tf.config.optimizer.set_experimental_options({"remapping": False})
     stop = tf.Variable(0.0, trainable=False)
     keras.config.set_dtype_policy(config.training.precision)
     with strategy.scope():
@@ -97,7 +99,7 @@ def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strate
         if config.training.init_from is not None:
             _begin_with(transformer, config, Run(Path(config.training.init_from)))
         _freeze(transformer, config.training.freeze)
-        return Trainer(transformer, config.training, stop)
+        return Trainer(transformer, config.training, stop, lanes_of(strategy))
 
 
 def _begin_with(transformer: Transformer, config: Config, run: Run) -> None:

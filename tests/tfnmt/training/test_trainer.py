@@ -19,13 +19,14 @@ TARGET_OUT = np.array([[7, 8, 9, 2], [10, 2, 0, 0]], "int32")
 BATCH = ((SOURCE, TARGET_IN), TARGET_OUT)
 
 
-def trainer(**training: Any) -> Trainer:
+def trainer(lanes: int = 1, **training: Any) -> Trainer:
     keras.utils.set_random_seed(1)
     model = ModelConfig(
         num_encoder_layers=1, num_decoder_layers=1, d_model=16, num_heads=2, d_ff=32,
         dropout=training.pop("dropout", 0.0),
     )  # fmt: skip
-    return Trainer(Transformer(model, 12), TrainingConfig(warmup_steps=10, **training))
+    config = TrainingConfig(warmup_steps=10, **training)
+    return Trainer(Transformer(model, 12), config, lanes=lanes)
 
 
 def step(trainer: Trainer, batch: Any = BATCH) -> dict[str, float]:
@@ -104,15 +105,28 @@ def test_dropout_differs_from_step_to_step_and_repeats_in_a_repeated_run() -> No
     assert seeds[0] != seeds[1]
 
 
-def test_parts_add_up_to_the_whole() -> None:
-    whole, parts = trainer(clip_norm=0.5), trainer(clip_norm=0.5, device_tokens=4)
+@pytest.mark.parametrize(
+    "parted", [{"device_tokens": 4}, {"lanes": 2}, {"lanes": 3}, {"lanes": 2, "device_tokens": 4}]
+)
+def test_parts_add_up_to_the_whole(parted: dict[str, int]) -> None:
+    whole, parts = trainer(clip_norm=0.5), trainer(clip_norm=0.5, **parted)
     for _ in range(5):
         one, other = step(whole), step(parts)
         assert other == pytest.approx(one, rel=1e-5)
 
 
-def test_parts_of_a_step_drop_out_differently() -> None:
-    made = trainer(dropout=0.5, device_tokens=4)
+def test_lanes_share_all_rows_and_none_is_without() -> None:
+    made = trainer(lanes=3)
+    for rows in (1, 2, 3, 7):
+        ids = np.arange(1, rows + 1, dtype="int32")[:, None]
+        shares = [made._share(ids, lane).numpy().ravel().tolist() for lane in range(3)]
+        assert sorted(row for share in shares for row in share if row) == [*range(1, rows + 1)]
+        assert 1 <= min(map(len, shares)) >= max(map(len, shares)) - 1
+
+
+@pytest.mark.parametrize("parted", [{"device_tokens": 4}, {"lanes": 2}])
+def test_parts_of_a_step_drop_out_differently(parted: dict[str, int]) -> None:
+    made = trainer(dropout=0.5, **parted)
     same = tf.nest.map_structure(lambda ids: np.repeat(ids[:1], 2, axis=0), BATCH)
     alone = tf.nest.map_structure(lambda ids: ids[:1], same)
     losses = [float(trainer(dropout=0.5).train_step(alone)["loss"]), step(made, same)["loss"]]
