@@ -33,6 +33,7 @@ from tfnmt.data.prepared import prepare
 from tfnmt.errors import UsageError
 from tfnmt.flags import define_data_dir, run
 from tfnmt.lanes import LANES, share_processors
+from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import home
 
@@ -106,12 +107,14 @@ def main(values: Any, positional: list[str]) -> None:
         plain: list[float] = []
         peers: dict[str, list[float]] = {}
         ours.train(WARM_UP[values.size])
-        for _ in range(values.turns):
+        for turn in range(1, values.turns + 1):
             turns.append(ours.train(values.steps))
             plain.append(1e-9 * _plain_rate())
+            say(f"turn {turn}: tfnmt {turns[-1].rate:,.0f} target tokens/s")
             for command in values.peer:
                 line = measure(command, RATE)[-1]
                 peers.setdefault(line["system"], []).append(float(line[RATE]))
+                say(f"turn {turn}: {line['system']} {line[RATE]:,.0f} target tokens/s")
         _print(values, ours, turns, plain, peers)
         if values.breakdown:
             ours.break_down(turns)
