@@ -1,7 +1,7 @@
 """Lanes: batches that are translated, or parts of a batch that are trained on, side by side.
 
 An operation on the few rows of a search gains next to nothing from a second thread, a second batch
-nearly all of it; a training, with more rows, a tenth: docs/performance.md.
+nearly all of it; a training, with more rows, a fifth: docs/performance.md.
 """
 
 import os

@@ -34,4 +34,5 @@ def test_the_server_s_tensorflow_answers_as_ours(tiny_run: Path, tiny_export: Pa
     with fresh_process(fresh.__file__, PYTHON) as ask:
         calls = calls_of(graphs, [*texts, "", "a " * 400])
         certificate = certify(graphs, calls, tiny_export / "1", ask)
+    assert sum(len(inputs["text"]) for name, inputs in calls if name == "greedy") == 102
     assert certificate["calls"] == len(calls)
