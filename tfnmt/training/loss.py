@@ -28,7 +28,7 @@ def perplexity(cross_entropy: float) -> float:
 
 
 def smoothed_cross_entropy(
-    hidden: Tensor, table: Tensor, target_out: Tensor, smoothing: float
+    hidden: Tensor, table: Tensor, target_out: Tensor, smoothing: float, r_drop: float | None = None
 ) -> Sums:
     """The loss of hidden [B, T, D] with the output table [V, D] and target_out [B, T].
 
@@ -38,73 +38,99 @@ def smoothed_cross_entropy(
         loss = -log softmax(l)[y] + smoothing * (l[y] - mean(l)),
 
     where l[y] = h . E[y] and mean(l) = h . mean(E) need no pass over the vocabulary.
+
+    With R-Drop (Wu et al., 2021) hidden is [2B, T, D], two readings of the rows one after another.
+    A token then counts twice, and the loss has r_drop times their `_divergence` in it.
     """
     table = tf.convert_to_tensor(table)
-    tokens, hidden, weights = _real_tokens(target_out, hidden)
-    cross_entropy, correct = _cross_entropy(hidden, table, tokens, weights)
+    readings = 1 if r_drop is None else 2
+    tokens, hidden, weights = _real_tokens(target_out, hidden, readings)
+    loss, cross_entropy, correct = _cross_entropy(r_drop)(hidden, table, tokens, weights)
     right = tf.reduce_sum(hidden * tf.gather(table, tokens), axis=-1)  # [M], l[y]
     mean = tf.linalg.matvec(hidden, tf.reduce_mean(table, axis=0))  # [M]
     return Sums(
-        loss=cross_entropy + smoothing * tf.reduce_sum(right - mean),
+        loss=loss + smoothing * tf.reduce_sum(right - mean),
         cross_entropy=cross_entropy,
         correct=correct,
         tokens=tf.reduce_sum(weights),
     )
 
 
-def divergence(first: Tensor, second: Tensor, table: Tensor, target_out: Tensor) -> Tensor:
-    """How far two readings of a batch are apart: the regularizer of R-Drop (Wu et al., 2021), [].
-
-    first and second are hidden [B, T, D], target_out is [B, T]. With p and q their distributions
-    over the vocabulary, the mean of KL(p||q) and KL(q||p), which is (p - q) . (log p - log q) / 2,
-    summed over real tokens.
-    """
-    log_probs = []
-    for reading in (first, second):
-        _, real, weights = _real_tokens(target_out, reading)
-        log_probs.append(tf.nn.log_softmax(tf.matmul(real, table, transpose_b=True)))  # [M, V]
-    p, q = log_probs
-    apart = tf.reduce_sum((tf.exp(p) - tf.exp(q)) * (p - q), axis=-1)  # [M]
-    return tf.reduce_sum(weights * apart) / 2
-
-
-def _real_tokens(target_out: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _real_tokens(
+    target_out: Tensor, hidden: Tensor, readings: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """The M real tokens of a batch: ids [M], hidden [M, D] and weights [M], which are 1.
 
-    M is filled up to a multiple of GRAIN, with ids, hidden states and weights of 0: kernels that
-    are made for a shape need not be made anew for every batch.
+    A reading's are filled up to a multiple of GRAIN, with ids, hidden states and weights of 0:
+    kernels that are made for a shape need not be made anew for every batch. M is that of all
+    readings, one after another.
     """
     where = tf.where(tf.reshape(target_out, [-1]))[:, 0]
     count = tf.size(where)
     filled = tf.pad(where, [[0, -count % GRAIN]])
     weights = tf.cast(tf.range(tf.size(filled)) < count, tf.float32)
     tokens = tf.gather(tf.reshape(target_out, [-1]), filled)
-    hidden = tf.gather(tf.reshape(hidden, [-1, hidden.shape[-1]]), filled)
-    return tokens, hidden * weights[:, None], weights
+    hidden = tf.reshape(hidden, [readings, -1, hidden.shape[-1]])  # [R, B * T, D]
+    real = tf.gather(hidden, filled, axis=1) * weights[:, None]
+    return (
+        tf.tile(tokens, [readings]),
+        tf.reshape(real, [-1, real.shape[-1]]),
+        tf.tile(weights, [readings]),
+    )
 
 
-@tf.custom_gradient
-def _cross_entropy(
-    hidden: Tensor, table: Tensor, tokens: Tensor, weights: Tensor
-) -> tuple[tuple[Tensor, Tensor], Callable[..., tuple[Tensor | None, ...]]]:
-    """Summed -log softmax(hidden table^T)[tokens], and how often the right token is the likeliest.
+def _cross_entropy(r_drop: float | None) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """What is summed over hidden [M, D], table [V, D], tokens [M] and weights [M].
+
+    It returns the loss, which is the cross entropy -log softmax(hidden table^T)[tokens] and, with
+    R-Drop, the divergence; the cross entropy alone; and how often the right token is the likeliest.
+    The loss alone has a gradient.
 
     The gradient by the logits is softmax - onehot. It is never built: the softmax is kept as it is
     and the onehot becomes a lookup, which spares two passes over [M, V], the largest tensor here.
     """
-    logits = tf.matmul(hidden, table, transpose_b=True)  # [M, V]
-    probabilities = tf.nn.softmax(logits)  # [M, V]
-    likeliest = tf.reduce_max(probabilities, axis=-1)  # [M], at least 1 / V
-    normalizer = tf.reduce_max(logits, axis=-1) - tf.math.log(likeliest)  # [M], log sum exp
-    right = tf.gather(logits, tokens, batch_dims=1)  # [M]
-    hits = tf.gather(probabilities, tokens, batch_dims=1) >= likeliest
 
-    def gradient(by_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        by_hidden = tf.matmul(probabilities, table) - tf.gather(table, tokens)
-        onehot_by_table = tf.math.unsorted_segment_sum(hidden, tokens, tf.shape(table)[0])
-        by_table = tf.matmul(probabilities, hidden, transpose_a=True) - onehot_by_table
-        # Rows of weight 0 have hidden 0: nothing by the table, and what is by hidden goes nowhere.
-        return by_loss * by_hidden, by_loss * by_table, None, None
+    @tf.custom_gradient
+    def summed(
+        hidden: Tensor, table: Tensor, tokens: Tensor, weights: Tensor
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], Callable[..., tuple[Tensor | None, ...]]]:
+        logits = tf.matmul(hidden, table, transpose_b=True)  # [M, V]
+        probabilities = tf.nn.softmax(logits)  # [M, V]
+        likeliest = tf.reduce_max(probabilities, axis=-1)  # [M], at least 1 / V
+        normalizer = tf.reduce_max(logits, axis=-1) - tf.math.log(likeliest)  # [M], log sum exp
+        right = tf.gather(logits, tokens, batch_dims=1)  # [M]
+        hits = tf.gather(probabilities, tokens, batch_dims=1) >= likeliest
+        cross_entropy = tf.reduce_sum(weights * (normalizer - right))
+        loss, by_logits = cross_entropy, probabilities
+        if r_drop is not None:
+            divergence, by_divergence = _divergence(logits, probabilities)
+            loss += r_drop * divergence
+            by_logits += r_drop * by_divergence
 
-    loss = tf.reduce_sum(weights * (normalizer - right))
-    return (loss, tf.reduce_sum(weights * tf.cast(hits, tf.float32))), gradient
+        def gradient(by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+            by_hidden = tf.matmul(by_logits, table) - tf.gather(table, tokens)
+            onehot_by_table = tf.math.unsorted_segment_sum(hidden, tokens, tf.shape(table)[0])
+            by_table = tf.matmul(by_logits, hidden, transpose_a=True) - onehot_by_table
+            # Rows of weight 0 have hidden 0: nothing by the table, and what is by hidden goes
+            # nowhere.
+            return by_loss * by_hidden, by_loss * by_table, None, None
+
+        correct = tf.reduce_sum(weights * tf.cast(hits, tf.float32))
+        return (loss, cross_entropy, correct), gradient
+
+    return summed
+
+
+def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """How far two readings are apart, [], and its gradient by the logits, [M, V].
+
+    With p and q the readings' distributions and d the difference of their logits, the mean of
+    KL(p||q) and KL(q||p) is (p - q) . d / 2, for p - q sums to 0 and what normalizes the logits
+    falls out. Rows of hidden 0 have none.
+    """
+    p, q = tf.split(probabilities, 2)
+    d = tf.subtract(*tf.split(logits, 2))
+    p_d, q_d = p * d, q * d
+    by_first = p - q + p_d - p * tf.reduce_sum(p_d, axis=-1, keepdims=True)
+    by_second = q - p - q_d + q * tf.reduce_sum(q_d, axis=-1, keepdims=True)
+    return tf.reduce_sum(p_d - q_d) / 2, tf.concat([by_first, by_second], axis=0) / 2

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfnmt.cluster import is_spread
 from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
-from tfnmt.training.loss import Sums, divergence, smoothed_cross_entropy
+from tfnmt.training.loss import Sums, smoothed_cross_entropy
 from tfnmt.training.optimizer import GuardedAdam
 from tfnmt.training.schedule import NoamSchedule
 
@@ -177,7 +177,8 @@ class Trainer(keras.Model):
 
     def _differentiate_part(self, data: Any, seed: Tensor) -> Part:
         """Loss and gradient of some rows."""
-        (source, target_in), target_out = tf.nest.map_structure(self._repeated, data)
+        inputs, target_out = data
+        source, target_in = tf.nest.map_structure(self._repeated, inputs)
         variables = [variable.value for variable in self.transformer.trainable_variables]
         with tf.GradientTape() as tape:
             memory, memory_mask = self.transformer.encode(source, seed)
@@ -189,12 +190,10 @@ class Trainer(keras.Model):
     def _loss(self, hidden: Tensor, target_out: Tensor) -> Sums:
         """The loss of hidden [R*B, T, D], R readings of B rows one after another."""
         table = self.transformer.output_embedding.table
-        sums = smoothed_cross_entropy(hidden, table, target_out, self.config.label_smoothing)
-        if self.config.r_drop is None:
-            return sums
-        first, second = tf.split(hidden, 2)
-        apart = divergence(first, second, table, tf.split(target_out, 2)[0])
-        return sums._replace(loss=sums.loss + self.config.r_drop * apart)
+        config = self.config
+        return smoothed_cross_entropy(
+            hidden, table, target_out, config.label_smoothing, config.r_drop
+        )
 
     def _repeated(self, ids: Tensor) -> Tensor:
         return tf.tile(ids, [self.readings, 1])

@@ -156,7 +156,7 @@ def _fit(
     end = last_step(config.training, plan)
     writer = tf.summary.create_file_writer(str(run.logs)) if is_chief() else None
     signals = callbacks.Signals()
-    batches = Batches(training.prepared, plan, config.data.bpe_dropout, config.training.seed)
+    batches = Batches(plan)
     trainer.fit(
         distribute_batches(strategy, batches, progress.step),
         steps_per_epoch=end - progress.step,

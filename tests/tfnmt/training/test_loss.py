@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfnmt.training.loss import Sums, divergence, smoothed_cross_entropy
+from tfnmt.training.loss import Sums, smoothed_cross_entropy
 
 V, D = 11, 6
 TARGET = np.array([[4, 5, 2, 0], [10, 2, 0, 0]])
@@ -123,13 +123,47 @@ def test_a_batch_of_padding_alone_comes_to_nothing(hidden: Any, table: Any) -> N
     assert [float(value) for value in sums] == [0, 0, 0, 0]
 
 
-def test_divergence_is_the_mean_of_both_kl_divergences_over_real_tokens(
-    hidden: Any, table: Any
+@pytest.fixture
+def readings() -> Any:
+    """Two readings of TARGET, one after another, [2B, T, D]."""
+    return tf.Variable(np.random.default_rng(2).standard_normal((4, 4, D)).astype("float32"))
+
+
+def naive_r_drop(readings: Any, table: Any, alpha: float) -> Any:
+    """Two cross entropies and alpha times the mean of both KL divergences, summed, as defined."""
+    real = (TARGET != 0).astype("float32")
+    p, q = tf.split(log_softmax(readings, table), 2)
+    right = -tf.gather(p + q, TARGET, batch_dims=2)
+    apart = tf.exp(p) * (p - q) + tf.exp(q) * (q - p)
+    return tf.reduce_sum(real * (right + alpha * tf.reduce_sum(apart, -1) / 2))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 5.0])
+def test_r_drop_is_the_mean_of_both_kl_divergences_over_real_tokens(
+    readings: Any, table: Any, alpha: float
 ) -> None:
-    other = tf.constant(np.random.default_rng(2).standard_normal((2, 4, D)), tf.float32)
-    p, q = log_softmax(hidden, table).numpy(), log_softmax(other, table).numpy()
-    both = (np.exp(p) * (p - q)).sum(-1) + (np.exp(q) * (q - p)).sum(-1)  # [B, T]
-    assert float(divergence(hidden, other, table, TARGET)) == pytest.approx(
-        both[TARGET != 0].sum() / 2, rel=1e-5
+    def ours() -> Any:
+        return smoothed_cross_entropy(readings, table, TARGET, 0.0, alpha).loss
+
+    def naive() -> Any:
+        return naive_r_drop(readings, table, alpha)
+
+    assert ours().numpy() == pytest.approx(naive().numpy(), rel=1e-5)
+    for one, other in zip(
+        gradients(ours, readings, table), gradients(naive, readings, table), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_readings_that_are_alike_are_nowhere_apart(hidden: Any, table: Any) -> None:
+    once = smoothed_cross_entropy(hidden, table, TARGET, 0.1)
+    twice = smoothed_cross_entropy(tf.tile(hidden, [2, 1, 1]), table, TARGET, 0.1, 5.0)
+    np.testing.assert_allclose(twice, [2 * value for value in once], rtol=1e-5)
+
+
+def test_r_drop_does_not_touch_the_reported_cross_entropy(readings: Any, table: Any) -> None:
+    mild, strong = (
+        smoothed_cross_entropy(readings, table, TARGET, 0.1, alpha) for alpha in (1e-6, 5.0)
     )
-    assert float(divergence(hidden, hidden, table, TARGET)) == pytest.approx(0, abs=1e-6)
+    assert strong.cross_entropy.numpy() == pytest.approx(mild.cross_entropy.numpy())
+    assert strong.loss.numpy() > mild.loss.numpy() + 1
