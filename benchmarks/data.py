@@ -196,8 +196,7 @@ def _measure_pipeline(folder: Path) -> None:
 def _open_batches(folder: Path, config: Config) -> Batches:
     corpus = open_corpus(config.data, config.training.seed, folder)
     prepared = prepare(config, corpus, folder / "cache")
-    plan = make_plan(config, prepared)
-    return Batches(prepared, plan, config.data.bpe_dropout, config.training.seed)
+    return Batches(make_plan(config, prepared))
 
 
 def speeds(folder: str) -> None:

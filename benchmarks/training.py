@@ -163,7 +163,7 @@ class Ours:
         self.vocab_size = vocab_size
         corpus = open_corpus(config.data, 1, Path(values.data_dir or home() / "data"))
         prepared = prepare(config, corpus, cache)
-        self.batches = Batches(prepared, make_plan(config, prepared), 0.0, config.training.seed)
+        self.batches = Batches(make_plan(config, prepared))
         share_processors()
         import_tensorflow()
         from tfnmt.training.distribution import make_strategy

@@ -15,7 +15,7 @@ from tensorflow.core.util import event_pb2
 from tfnmt.config import Config, build_config, flatten, merge, parse_overrides
 from tfnmt.data.batches import Batches, gather
 from tfnmt.data.catalog import open_corpus
-from tfnmt.data.plan import make_plan
+from tfnmt.data.plan import Pairs, make_plan
 from tfnmt.data.prepared import Prepared, prepare
 from tfnmt.data.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
@@ -105,7 +105,7 @@ def begun(config: Config) -> Any:
 
 def batches(config: Config) -> Any:
     plan = make_plan(config, prepared(config))
-    return len(plan.rows), [plan.batch(step).rows.tolist() for step in range(6)]
+    return len(plan.rows), [plan.batch(step).pairs.rows.tolist() for step in range(6)]
 
 
 def kept(config: Config) -> Any:
@@ -114,8 +114,7 @@ def kept(config: Config) -> Any:
 
 
 def drawn(config: Config) -> Any:
-    found = prepared(config)
-    batches = Batches(found, make_plan(config, found), config.data.bpe_dropout, seed=1)
+    batches = Batches(make_plan(config, prepared(config)))
     return [side.tolist() for step in range(3) for part in batches.shards(step, 1) for side in part]
 
 
@@ -128,7 +127,7 @@ def logits(config: Config) -> Any:
 def updated_weights(config: Config) -> Any:
     made = Trainer(transformer(config), config.training)
     found = prepared(config)
-    batch = gather(found.source, found.target, np.arange(4), 16)
+    batch = gather(Pairs(found.source, found.target, np.arange(4)), 16)
     logs = [made.train_step(((batch.source, batch.target_in), batch.target_out)) for _ in "ab"]
     return float(logs[-1]["loss"]), [weight.numpy().tolist() for weight in made.weights]
 
@@ -136,7 +135,7 @@ def updated_weights(config: Config) -> Any:
 def evaluated_weights(config: Config) -> Any:
     made = Trainer(transformer(config), config.training)
     found = prepared(config)
-    batch = gather(found.source, found.target, np.arange(4), 16)
+    batch = gather(Pairs(found.source, found.target, np.arange(4)), 16)
     for _ in "ab":
         made.train_step(((batch.source, batch.target_in), batch.target_out))
     judged = transformer(config)
@@ -219,7 +218,7 @@ def histograms(config: Config) -> Any:
     found = prepared(config)
     progress = Progress()
     writer = tf.summary.create_file_writer("logs")
-    batches = Batches(found, make_plan(config, found), 0.0, seed=1)
+    batches = Batches(make_plan(config, found))
     drawer = board.Histograms(writer, progress, batches, config.training.histogram_steps)
     drawer.set_model(Trainer(transformer(config), config.training))
     for progress.step in range(1, 4):

@@ -1,5 +1,6 @@
 """How long sentences are, and what the batches of a training are filled with."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -32,24 +33,27 @@ class Filling(NamedTuple):
         return float(self.padding.sum() / (self.padding.sum() + self.pieces.sum()))
 
 
-def fill(plan: Plan, lengths: Lengths) -> Filling:
-    """Counts the slots of an epoch."""
-    pieces: dict[int, int] = {}
-    slots: dict[int, int] = {}
-    source, target = lengths.values()
+def fill(plan: Plan) -> Filling:
+    """Counts the slots of the first epoch."""
+    pieces: Counter[int] = Counter()
+    slots: Counter[int] = Counter()
+    shortest = []
     for step in range(plan.batches_per_epoch):
-        rows, length = plan.batch(step)
-        pieces[length] = pieces.get(length, 0) + int(source[rows].sum() + target[rows].sum())
-        slots[length] = slots.get(length, 0) + 2 * length * len(rows)
+        pairs, length = plan.batch(step)
+        for side in (pairs.source, pairs.target):
+            pieces[length] += int(side.lengths[pairs.rows].sum())
+            slots[length] += length * len(pairs.rows)
+        shortest.append(int(pairs.lengths.min()))
     padded = sorted(slots)
     filled, all_slots = (np.array([of[length] for length in padded]) for of in (pieces, slots))
-    shortest = int(np.maximum(source, target)[plan.rows].min())
-    return Filling(np.array(padded), filled, all_slots - filled, plan.batches_per_epoch, shortest)
+    return Filling(
+        np.array(padded), filled, all_slots - filled, plan.batches_per_epoch, min(shortest)
+    )
 
 
 def draw_batches(plan: Plan, lengths: Lengths) -> Figure:
     """Sentences by length above, slots by the length of their batch below."""
-    filling = fill(plan, lengths)
+    filling = fill(plan)
     longest = int(filling.lengths[-1])
     with styled():
         figure = Figure(figsize=INCHES, layout="constrained")

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfnmt.config import DecodingConfig, ModelConfig
 from tfnmt.data.batches import Batch, gather
+from tfnmt.data.plan import Pairs
 from tfnmt.data.sentences import Sentences
 from tfnmt.data.tokenizer import BOS, EOS, Tokenizer
 from tfnmt.decoding.search import Search, beam_search, greedy_search
@@ -75,7 +76,7 @@ def make_batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
     """Ids, eos included, as a training has them; but each side only as long as its longest."""
     lengths = [max(map(len, side)) for side in (sources, targets)]
     rows = np.arange(len(sources))
-    batch = gather(_sentences(sources), _sentences(targets), rows, max(lengths))
+    batch = gather(Pairs(_sentences(sources), _sentences(targets), rows), max(lengths))
     return Batch(
         batch.source[:, : lengths[0]],
         batch.target_in[:, : lengths[1]],

@@ -17,7 +17,7 @@ import tfnmt
 from tfnmt.config import build_config
 from tfnmt.data.batches import Batch, Batches, gather
 from tfnmt.data.catalog import open_corpus
-from tfnmt.data.plan import Plan, padded_lengths
+from tfnmt.data.plan import Pairs, make_plan, padded_lengths
 from tfnmt.data.prepared import Prepared, prepare
 from tfnmt.data.sentences import Lines, Sentences
 from tfnmt.data.tokenizer import EOS
@@ -30,13 +30,14 @@ DROPOUT = 0.3
 FRESH = """
 import sys
 from pathlib import Path
+from tfnmt.config import build_config
 from tfnmt.data.batches import Batches
-from tfnmt.data.plan import Plan
+from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import open_prepared
 
-prepared = open_prepared(Path(sys.argv[1]))
-plan = Plan(prepared.source.lengths, prepared.target.lengths, 200, 64, seed=1)
-batches = Batches(prepared, plan, float(sys.argv[2]), 7)
+data = {"batch_tokens": 200, "max_length": 64, "bpe_dropout": float(sys.argv[2])}
+config = build_config({"data": data, "training": {"seed": 7}})
+batches = Batches(make_plan(config, open_prepared(Path(sys.argv[1]))))
 sys.stdout.buffer.write(b"".join(side.tobytes() for part in batches.shards(13, 2) for side in part))
 """
 """The shards of step 13, as bytes."""
@@ -67,12 +68,9 @@ def three(prepared: Prepared) -> Prepared:
     return Prepared(prepared.folder, prepared.tokenizer, source, target, text, text)
 
 
-def make_plan(prepared: Prepared, batch_tokens: int = 200) -> Plan:
-    return Plan(prepared.source.lengths, prepared.target.lengths, batch_tokens, 64, seed=1)
-
-
 def make_batches(prepared: Prepared, dropout: float = 0.0, seed: int = 7) -> Batches:
-    return Batches(prepared, make_plan(prepared), dropout, seed)
+    data = {"batch_tokens": 200, "max_length": 64, "bpe_dropout": dropout}
+    return Batches(make_plan(build_config({"data": data, "training": {"seed": seed}}), prepared))
 
 
 def some_of(batches: Batches, first: int, replicas: int, count: int) -> list[Batch]:
@@ -105,7 +103,7 @@ def rows_of(*batches: Batch) -> Counter[Row]:
 
 
 def test_a_batch_is_shifted_by_bos_and_padded_with_0(three: Prepared) -> None:
-    batch = gather(three.source, three.target, np.array([1, 0, 2]), length=5)
+    batch = gather(Pairs(three.source, three.target, np.array([1, 0, 2])), length=5)
     assert batch.source.tolist() == [
         [8, 2, 0, 0, 0],
         [5, 6, 2, 0, 0],
@@ -124,13 +122,13 @@ def test_a_batch_is_shifted_by_bos_and_padded_with_0(three: Prepared) -> None:
 
 
 def test_a_batch_that_is_full_has_no_padding(three: Prepared) -> None:
-    batch = gather(three.source, three.target, np.array([1]), length=4)
+    batch = gather(Pairs(three.source, three.target, np.array([1])), length=4)
     assert batch.target_in.tolist() == [[1, 9, 10, 11]]
     assert batch.target_out.tolist() == [[9, 10, 11, 2]]
 
 
 def test_without_a_row_there_is_one_of_padding(three: Prepared) -> None:
-    for side in gather(three.source, three.target, np.array([], np.int64), length=3):
+    for side in gather(Pairs(three.source, three.target, np.array([], np.int64)), length=3):
         assert side.tolist() == [[0, 0, 0]]
         assert side.dtype == np.int32
 
@@ -138,13 +136,13 @@ def test_without_a_row_there_is_one_of_padding(three: Prepared) -> None:
 def test_ids_are_int32(prepared: Prepared) -> None:
     assert all(
         side.dtype == np.int32
-        for side in gather(prepared.source, prepared.target, np.arange(7), 30)
+        for side in gather(Pairs(prepared.source, prepared.target, np.arange(7)), 30)
     )
 
 
 def test_a_batch_holds_the_sentences_of_its_rows(prepared: Prepared) -> None:
     rows = np.array([119, 0, 57])
-    batch = gather(prepared.source, prepared.target, rows, length=40)
+    batch = gather(Pairs(prepared.source, prepared.target, rows), length=40)
     for place, row in enumerate(rows):
         for side, sentence in ((0, prepared.source[row]), (2, prepared.target[row])):
             padding = [0] * (40 - len(sentence))
@@ -158,7 +156,7 @@ def test_the_shards_of_a_step_are_its_batch(prepared: Prepared, replicas: int) -
         planned = batches.plan.batch(step)
         parts = batches.shards(step, replicas)
         assert len(parts) == replicas
-        whole = gather(prepared.source, prepared.target, planned.rows, planned.length)
+        whole = gather(*planned)
         assert rows_of(*parts) == rows_of(whole)
         assert all(side.shape[1] == planned.length for part in parts for side in part)
 
@@ -184,7 +182,7 @@ def test_the_shards_of_a_step_are_of_like_size(
     for step in range(batches.plan.batches_per_epoch):
         sizes = [len(part.source) for part in batches.shards(step, replicas)]
         assert max(sizes) - min(sizes) <= 1
-        assert sum(sizes) >= len(batches.plan.batch(step).rows)
+        assert sum(sizes) >= len(batches.plan.batch(step).pairs.rows)
 
 
 def test_replicas_without_a_row_get_one_of_padding(three: Prepared) -> None:
@@ -192,7 +190,9 @@ def test_replicas_without_a_row_get_one_of_padding(three: Prepared) -> None:
     assert batches.plan.batches_per_epoch == 1
     parts = batches.shards(0, replicas=5)
     length = batches.plan.batch(0).length
-    assert rows_of(*parts) == rows_of(gather(three.source, three.target, np.arange(3), length))
+    assert rows_of(*parts) == rows_of(
+        gather(Pairs(three.source, three.target, np.arange(3)), length)
+    )
     assert [len(part.source) for part in parts] == [1] * 5
     assert sum(not side.any() for part in parts for side in part) == 2 * len(Batch._fields)
 
@@ -275,7 +275,8 @@ def test_an_epoch_with_dropout_is_the_text_of_the_corpus(prepared: Prepared) -> 
 def test_with_dropout_each_epoch_is_cut_anew(prepared: Prepared) -> None:
     batches = make_batches(prepared, DROPOUT)
     epoch = batches.plan.batches_per_epoch
-    plain = sources_of(some_of(make_batches(prepared), 0, 1, epoch))
+    uncut = make_batches(prepared)
+    plain = sources_of(some_of(uncut, 0, 1, uncut.plan.batches_per_epoch))
     first, second = (sources_of(some_of(batches, number * epoch, 1, epoch)) for number in (0, 1))
     assert sum(first.values()) == sum(second.values()) == sum(plain.values()) == ROWS
     for one, other in ((first, second), (first, plain), (second, plain)):
@@ -315,12 +316,10 @@ def test_no_two_steps_are_cut_alike(alike: Prepared) -> None:
 
 def test_a_drawn_batch_holds_its_longest_sentence_in_a_bucket(prepared: Prepared) -> None:
     batches = make_batches(prepared, 0.9)
-    longer = 0
     for step in range(batches.plan.batches_per_epoch):
         (batch,) = batches.shards(step, 1)
         length = batch.source.shape[1]
-        assert padded_lengths(np.array([length]))[0] == length
         assert np.all((batch.source == EOS).sum(axis=1) == 1)
         assert np.all((batch.target_out == EOS).sum(axis=1) == 1)
-        longer += length > batches.plan.batch(step).length
-    assert longer > 0
+        longest = max(int((side != 0).sum(axis=1).max()) for side in batch)
+        assert length == padded_lengths(np.array([longest]))[0]

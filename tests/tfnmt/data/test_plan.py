@@ -1,16 +1,14 @@
+from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tfnmt.config import Config, TokenizerConfig, build_config
-from tfnmt.data.batches import Batches
+from tests.plans import plan_of_lengths, prepared_of_lengths
+from tfnmt.config import Config, build_config
 from tfnmt.data.catalog import open_corpus
 from tfnmt.data.plan import Plan, PlannedBatch, make_plan, padded_lengths
 from tfnmt.data.prepared import Prepared, prepare
-from tfnmt.data.sentences import Lines, Sentences
-from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 
 Lengths = tuple[np.ndarray, np.ndarray]
@@ -47,7 +45,7 @@ every_distribution = pytest.mark.parametrize("lengths", DISTRIBUTIONS)
 def plan_of(
     make: Callable[[np.random.Generator], Lengths], seed: int = 1, batch_tokens: int = 1024
 ) -> Plan:
-    return Plan(*make(np.random.default_rng(0)), batch_tokens, MAX_LENGTH, seed)
+    return plan_of_lengths(*make(np.random.default_rng(0)), batch_tokens, MAX_LENGTH, seed)
 
 
 def configuration(batch_tokens: int, max_length: int, seed: int) -> Config:
@@ -58,12 +56,7 @@ def configuration(batch_tokens: int, max_length: int, seed: int) -> Config:
 @pytest.fixture
 def prepared() -> Prepared:
     """Pairs of 3, 5, 6, 8 and 10 ids on the longer side."""
-    model = train_tokenizer(["some words"] * 20, TokenizerConfig(vocab_size=272))
-    source, target = np.cumsum([0, 3, 4, 5, 8, 2]), np.cumsum([0, 2, 5, 6, 7, 10])
-    ids = np.ones(30, np.uint16)
-    text = Lines(np.zeros(0, np.uint8), np.zeros(6, int))
-    sentences = (Sentences(ids, source), Sentences(ids, target))
-    return Prepared(Path("nowhere"), Tokenizer(model), *sentences, text, text)
+    return prepared_of_lengths(np.array([3, 4, 5, 8, 2]), np.array([2, 5, 6, 7, 10]))
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +73,15 @@ def epoch(plan: Plan, number: int) -> list[PlannedBatch]:
 
 
 def as_lists(batches: list[PlannedBatch]) -> list[tuple[list[int], int]]:
-    return [(batch.rows.tolist(), batch.length) for batch in batches]
+    return [(batch.pairs.rows.tolist(), batch.length) for batch in batches]
 
 
 def rows_of(batches: list[PlannedBatch]) -> list[int]:
-    return [row for batch in batches for row in batch.rows.tolist()]
+    return [row for batch in batches for row in batch.pairs.rows.tolist()]
 
 
 def slots(batch: PlannedBatch) -> int:
-    return len(batch.rows) * batch.length
+    return len(batch.pairs.rows) * batch.length
 
 
 @every_distribution
@@ -119,7 +112,7 @@ def test_a_batch_is_as_long_as_its_longest_row_needs(
 ) -> None:
     longer = np.maximum(*lengths(np.random.default_rng(0)))
     for batch in epoch(plan_of(lengths), 0):
-        longest = longer[batch.rows].max()
+        longest = longer[batch.pairs.rows].max()
         assert longest <= batch.length <= MAX_LENGTH
         assert batch.length == min(MAX_LENGTH, padded_lengths(np.array([longest]))[0])
 
@@ -138,7 +131,7 @@ def test_every_epoch_has_the_same_number_of_batches_of_the_same_shapes(
     lengths: Callable[[np.random.Generator], Lengths],
 ) -> None:
     plan = plan_of(lengths)
-    shapes = [sorted((len(b.rows), b.length) for b in epoch(plan, n)) for n in range(3)]
+    shapes = [sorted((len(b.pairs.rows), b.length) for b in epoch(plan, n)) for n in range(3)]
     assert shapes[0] == shapes[1] == shapes[2]
     assert len(shapes[0]) == plan.batches_per_epoch
     assert plan_of(lengths, seed=9).batches_per_epoch == plan.batches_per_epoch
@@ -164,7 +157,9 @@ def test_epochs_and_seeds_differ_in_batches_and_in_their_order() -> None:
     plan = plan_of(normal)
     for other in (epoch(plan, 1), epoch(plan_of(normal, seed=2), 0)):
         assert [batch.length for batch in other] != [batch.length for batch in epoch(plan, 0)]
-        members = [{frozenset(b.rows.tolist()) for b in some} for some in (epoch(plan, 0), other)]
+        members = [
+            {frozenset(b.pairs.rows.tolist()) for b in some} for some in (epoch(plan, 0), other)
+        ]
         assert len(members[0] & members[1]) < len(other) / 10
 
 
@@ -177,13 +172,13 @@ def test_an_epoch_is_not_sorted_by_length() -> None:
 
 def test_rows_with_a_side_that_is_too_long_are_left_out() -> None:
     source, target = np.array([5, 9, 8, 3, 8]), np.array([5, 2, 9, 8, 8])
-    plan = Plan(source, target, batch_tokens=100, max_length=8, seed=1)
+    plan = plan_of_lengths(source, target, batch_tokens=100, max_length=8, seed=1)
     assert plan.rows.tolist() == [0, 3, 4]
     assert sorted(rows_of(epoch(plan, 0))) == [0, 3, 4]
 
 
 def test_a_corpus_of_one_row_is_one_batch_for_ever() -> None:
-    plan = Plan(np.array([5]), np.array([3]), batch_tokens=64, max_length=64, seed=1)
+    plan = plan_of_lengths(np.array([5]), np.array([3]), batch_tokens=64, max_length=64, seed=1)
     assert plan.batches_per_epoch == 1
     assert as_lists([plan.batch(step) for step in (0, 1, 10**9)]) == [([0], 6)] * 3
 
@@ -191,7 +186,7 @@ def test_a_corpus_of_one_row_is_one_batch_for_ever() -> None:
 def test_a_configuration_makes_its_plan(prepared: Prepared) -> None:
     plan = make_plan(configuration(batch_tokens=16, max_length=8, seed=3), prepared)
     lengths = (prepared.source.lengths, prepared.target.lengths)
-    expected = Plan(*lengths, batch_tokens=16, max_length=8, seed=3)
+    expected = plan_of_lengths(*lengths, batch_tokens=16, max_length=8, seed=3)
     assert as_lists(epoch(plan, 0)) == as_lists(epoch(expected, 0))
     assert plan.rows.tolist() == [0, 1, 2, 3]
 
@@ -218,40 +213,62 @@ def test_captions_have_few_shapes() -> None:
     assert len({batch.length for batch in batches}) <= 16
 
 
-@every_distribution
-@pytest.mark.parametrize("growth", [1.0, 1.2, 1.7])
-@pytest.mark.parametrize("batch_tokens", [MAX_LENGTH, 100, 1024])
-def test_grown_batches_have_each_row_once_and_slots_for_the_growth(
-    lengths: Callable[[np.random.Generator], Lengths], batch_tokens: int, growth: float
-) -> None:
-    """Where a grown row is longer than the budget it is a batch alone."""
-    source, target = lengths(np.random.default_rng(0))
-    longer = np.maximum(source, target)
-    fitting = np.flatnonzero(longer <= MAX_LENGTH).tolist()
-    plan = Plan(source, target, batch_tokens, MAX_LENGTH, seed=1, growth=growth)
-    batches = epoch(plan, 0)
-    assert plan.rows.tolist() == fitting
-    assert sorted(rows_of(batches)) == fitting
-    for batch in batches:
-        assert slots(batch) <= batch_tokens or len(batch.rows) == 1
-        assert batch.length >= growth * longer[batch.rows].max()
+def drawn_plan(toy: Prepared, batch_tokens: int, dropout: float) -> Plan:
+    keys = {"batch_tokens": batch_tokens, "max_length": MAX_LENGTH, "bpe_dropout": dropout}
+    return make_plan(build_config({"data": keys}), toy)
+
+
+def texts(toy: Prepared, batches: list[PlannedBatch]) -> Counter[tuple[str, str]]:
+    """The pairs of batches as text."""
+    pairs = [
+        [[int(i) for i in side[row][:-1]] for row in batch.pairs.rows]
+        for batch in batches
+        for side in (batch.pairs.source, batch.pairs.target)
+    ]
+    decoded = list(map(toy.tokenizer.decode, pairs))
+    return Counter(
+        pair
+        for sources, targets in zip(decoded[::2], decoded[1::2], strict=True)
+        for pair in zip(sources, targets, strict=True)
+    )
 
 
 @pytest.mark.parametrize("batch_tokens", [256, 1024, 4096])
-@pytest.mark.parametrize("dropout", [0.1, 0.3])
-def test_batches_with_bpe_dropout_are_on_average_within_the_budget(
-    toy: Prepared, batch_tokens: int, dropout: float
+def test_drawn_batches_are_full_on_average_and_padded_little(
+    toy: Prepared, batch_tokens: int
 ) -> None:
-    keys = {"batch_tokens": batch_tokens, "max_length": MAX_LENGTH}
-    plain, plan = (
-        make_plan(build_config({"data": keys | {"bpe_dropout": share}}), toy)
-        for share in (0.0, dropout)
-    )
-    assert plan.rows.tolist() == plain.rows.tolist()
-    assert plan.batches_per_epoch > 1.1 * plain.batches_per_epoch
-    batches = Batches(toy, plan, dropout, seed=1)
-    drawn = [batches.shards(step, 1)[0] for step in range(plan.batches_per_epoch)]
-    assert 0.75 * batch_tokens < np.mean([batch.source.size for batch in drawn]) <= batch_tokens
+    """By batches as long as their longest sentence was before drawing a third would be padding."""
+    plan = drawn_plan(toy, batch_tokens, 0.1)
+    assert plan.batches_per_epoch > drawn_plan(toy, batch_tokens, 0.0).batches_per_epoch
+    for number in (0, 2):
+        drawn = epoch(plan, number)
+        full = [slots(batch) for batch in drawn]
+        assert 0.75 * batch_tokens < np.mean(full) <= 1.02 * batch_tokens
+        assert max(full) <= 1.25 * batch_tokens
+        filled = sum(int(batch.pairs.lengths.sum()) for batch in drawn)
+        assert 1 - filled / sum(full) < 0.12
+
+
+@pytest.mark.parametrize("batch_tokens", [256, 1024])
+def test_an_epoch_of_several_windows_has_each_pair_once(toy: Prepared, batch_tokens: int) -> None:
+    plan = drawn_plan(toy, batch_tokens, 0.1)
+    corpus = Counter((toy.source_lines[row], toy.target_lines[row]) for row in plan.rows)
+    for number in (0, 1):
+        drawn = epoch(plan, number)
+        assert len({id(batch.pairs.source) for batch in drawn}) > 1  # windows
+        assert texts(toy, drawn) == corpus
+
+
+def test_any_step_of_a_drawn_plan_is_found_by_its_number(toy: Prepared) -> None:
+    plan = drawn_plan(toy, 256, 0.1)
+    count = plan.batches_per_epoch
+    steps = [2 * count + 1, 0, count - 1, count, 40]
+    found = [plan.batch(step) for step in steps]
+    fresh = [drawn_plan(toy, 256, 0.1).batch(step) for step in steps]
+    for one, other in zip(found, fresh, strict=True):
+        assert texts(toy, [one]) == texts(toy, [other])
+        assert one.length == other.length
+        assert one.pairs.lengths.tolist() == other.pairs.lengths.tolist()
 
 
 @pytest.mark.parametrize("longest", [2, 63, 64, 100, 1000])

@@ -3,6 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.plans import plan_of_lengths
 from tfnmt.data.plan import Plan
 from tfnmt.pictures.batches import draw_batches, fill
 
@@ -13,14 +14,14 @@ LENGTHS = {"en": RANDOM.integers(4, 50, 500), "de": RANDOM.integers(4, 70, 500)}
 @pytest.fixture
 def plan() -> Plan:
     """Without the longest pairs, which no batch has."""
-    return Plan(*LENGTHS.values(), batch_tokens=400, max_length=60, seed=1)
+    return plan_of_lengths(*LENGTHS.values(), batch_tokens=400, max_length=60, seed=1)
 
 
 def test_every_piece_of_the_epoch_has_its_slot_and_the_rest_is_padding(plan: Plan) -> None:
-    filling = fill(plan, LENGTHS)
+    filling = fill(plan)
     assert filling.pieces.sum() == sum(side[plan.rows].sum() for side in LENGTHS.values())
     batches = [plan.batch(step) for step in range(plan.batches_per_epoch)]
-    slots = sum(2 * length * len(rows) for rows, length in batches)
+    slots = sum(2 * length * len(pairs.rows) for pairs, length in batches)
     assert filling.pieces.sum() + filling.padding.sum() == slots
     assert filling.padding_share == pytest.approx(filling.padding.sum() / slots)
     assert (filling.padding >= 0).all()
@@ -30,7 +31,7 @@ def test_every_piece_of_the_epoch_has_its_slot_and_the_rest_is_padding(plan: Pla
 def test_bars_lie_side_by_side_and_stand_on_one_another(plan: Plan) -> None:
     _, below = draw_batches(plan, LENGTHS).axes
     pieces, padding = below.containers
-    filling = fill(plan, LENGTHS)
+    filling = fill(plan)
     assert [bar.get_height() for bar in pieces] == filling.pieces.tolist()
     assert [bar.get_height() for bar in padding] == filling.padding.tolist()
     assert [bar.get_y() for bar in padding] == filling.pieces.tolist()
