@@ -102,7 +102,7 @@ def main(values: Any, positional: list[str]) -> None:
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     with tempfile.TemporaryDirectory() as cache:
-        ours = Ours(_configure(values), SHAPES[values.size][1], values, Path(cache))
+        ours = Ours(configure(values.size, values.set), SHAPES[values.size][1], values, Path(cache))
         turns: list[Measured] = []
         plain: list[float] = []
         peers: dict[str, list[float]] = {}
@@ -120,14 +120,15 @@ def main(values: Any, positional: list[str]) -> None:
             ours.break_down(turns)
 
 
-def _configure(values: Any) -> Config:
+def configure(size: str, settings: list[str]) -> Config:
+    """The experiment at the shapes of a size, with keys changed."""
     tree = {
         "data": {"corpus": "multi30k", "max_length": 64, "batch_tokens": 4096},
         "tokenizer": {"vocab_size": 8000},
-        "model": SHAPES[values.size][0],
+        "model": SHAPES[size][0],
         "training": {"warmup_steps": 2000},
     }
-    return build_config(merge(tree, parse_overrides(values.set)))
+    return build_config(merge(tree, parse_overrides(settings)))
 
 
 def _print(

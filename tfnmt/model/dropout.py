@@ -30,7 +30,9 @@ class Dropout(keras.layers.Layer):
         if seed is None or self.rate == 0:
             return x
         place = zlib.crc32(self.path.encode()) % 2**31
-        chance = ops.reshape(_draw(ops.size(x), seed + ops.array([place, 0])), ops.shape(x))
+        chance = ops.reshape(
+            _draw(ops.size(x), seed + ops.array([place, 0], seed.dtype)), ops.shape(x)
+        )
         kept = ops.cast(chance >= round(self.rate * LEVELS) - LEVELS // 2, x.dtype)
         return x * (kept * (1 / (1 - self.rate)))
 
