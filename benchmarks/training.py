@@ -18,7 +18,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,7 +116,7 @@ def main(values: Any, positional: list[str]) -> None:
                 say(f"turn {turn}: {line['system']} {line[RATE]:,.0f} target tokens/s")
         _print(values, ours, turns, plain, peers)
         if values.breakdown:
-            ours.break_down(turns)
+            ours.break_down()
 
 
 def configure(size: str, settings: list[str]) -> Config:
@@ -205,7 +204,7 @@ class Ours:
             Product("output", 1, tokens, self.config.model.d_model, self.vocab_size),
         ]
 
-    def break_down(self, turns: list[Measured]) -> None:
+    def break_down(self) -> None:
         """Prints what each part of the middle one of some steps takes when it runs alone."""
         steps = sorted(range(9), key=lambda step: self.batches.plan.batch(step).length)
         step = steps[4]
@@ -252,7 +251,7 @@ def _layer_products(model: ModelConfig, rows: int, length: int, slots: int) -> l
 
 
 class Parts:
-    """The parts of a step on one batch, each timed alone; seconds."""
+    """The parts of a step on one batch, each timed alone, the lanes side by side; seconds."""
 
     def __init__(self, trainer: Any, batch: Any) -> None:
         import tensorflow as tf
@@ -261,11 +260,15 @@ class Parts:
         self.data = tf.nest.map_structure(
             tf.constant, ((batch.source, batch.target_in), batch.target_out)
         )
+        self.lanes = [
+            tf.nest.map_structure(lambda ids, n=lane: ids[n::LANES], self.data)
+            for lane in range(LANES)
+        ]
         self.seed = tf.constant([1, 2])
 
     def whole(self) -> float:
-        """All of it."""
-        return _seconds(self._graph(self.trainer.train_step), self.data)
+        """All of it; the trainer has lanes of its own."""
+        return _seconds(self.trainer.train_step, [(self.data,)])
 
     def layers(self, seed: Tensor | None) -> float:
         """From ids to hidden states and back."""
@@ -282,15 +285,13 @@ class Parts:
             by_weights = tape.gradient(hidden, weights, output_gradients=hidden)
             return [tf.convert_to_tensor(gradient) for gradient in by_weights]
 
-        return _seconds(self._graph(gradients), self.data)
+        return _seconds(gradients, [(data,) for data in self.lanes])
 
     def output(self) -> float:
         """From hidden states to the loss and back."""
         import tensorflow as tf
 
         table = self.trainer.transformer.output_embedding.table.value
-        target_out = self.data[1]
-        hidden = tf.random.normal((*target_out.shape, table.shape[1]))
 
         def gradients(hidden: Tensor, target_out: Tensor) -> Any:
             with tf.GradientTape() as tape:
@@ -298,45 +299,58 @@ class Parts:
                 loss = self.trainer._loss(hidden, target_out).loss
             return [tf.convert_to_tensor(g) for g in tape.gradient(loss, [hidden, table])]
 
-        return _seconds(self._graph(gradients), hidden, target_out)
+        width = table.shape[1]
+        return _seconds(
+            gradients,
+            [
+                (tf.random.normal((*target_out.shape, width)), target_out)
+                for _, target_out in self.lanes
+            ],
+        )
 
     def update(self) -> float:
-        """The optimizer's."""
+        """The optimizer's, of which there is one for all lanes."""
         import tensorflow as tf
 
         weights = self.trainer.transformer.trainable_variables
-        gradients = [tf.zeros(weight.shape) for weight in weights]
-        apply = self._graph(lambda *given: self.trainer.optimizer.apply_if(True, list(given)))
-        return _seconds(apply, *gradients)
-
-    @staticmethod
-    def _graph(function: Callable[..., Any]) -> Callable[..., Any]:
-        """As `fit` has it: traced once, for any shape of ids."""
-        import tensorflow as tf
-
-        graph: Callable[..., Any] = tf.function(function, autograph=False)
-        return graph
+        gradients = tuple(tf.zeros(weight.shape) for weight in weights)
+        apply = self.trainer.optimizer.apply_if
+        return _seconds(lambda *given: apply(True, list(given)), [gradients])
 
 
 def _own_shapes(products: list[Product], part: str) -> float:
-    """Seconds that the products of a part take, one after another, with their gradients."""
+    """Seconds that the products of a part take, with their gradients, a share of them a lane."""
     import tensorflow as tf
 
     total = 0.0
     for _, number, rows, inner, columns in (each for each in products if each.part == part):
         if part == "attention":
-            left, right = tf.ones((number, rows, inner)), tf.ones((number, inner, columns))
-            out = tf.ones((number, rows, columns))
+            share = number // LANES
+            left, right = tf.ones((share, rows, inner)), tf.ones((share, inner, columns))
+            out = tf.ones((share, rows, columns))
             times = 1
         else:
-            left, right = tf.ones((rows, inner)), tf.ones((inner, columns))
-            out = tf.ones((rows, columns))
+            share = rows // LANES
+            left, right = tf.ones((share, inner)), tf.ones((inner, columns))
+            out = tf.ones((share, columns))
             times = number
-        forward = _seconds(tf.matmul, left, right)
-        by_left = _seconds(lambda o, r: tf.matmul(o, r, transpose_b=True), out, right)
-        by_right = _seconds(lambda a, o: tf.matmul(a, o, transpose_a=True), left, out)
+        forward = _seconds(tf.matmul, [(left, right)] * LANES)
+        by_left = _seconds(_by_left, [(out, right)] * LANES)
+        by_right = _seconds(_by_right, [(left, out)] * LANES)
         total += times * (forward + by_left + by_right)
     return total
+
+
+def _by_left(out: Tensor, right: Tensor) -> Tensor:
+    import tensorflow as tf
+
+    return tf.matmul(out, right, transpose_b=True)
+
+
+def _by_right(left: Tensor, out: Tensor) -> Tensor:
+    import tensorflow as tf
+
+    return tf.matmul(left, out, transpose_a=True)
 
 
 def _plain_rate() -> float:
@@ -344,18 +358,27 @@ def _plain_rate() -> float:
     import tensorflow as tf
 
     rows, inner, columns = PLAIN
-    seconds = _seconds(tf.matmul, tf.ones((rows, inner)), tf.ones((inner, columns)))
-    return Product("", 1, *PLAIN).flops / seconds
+    product = (tf.ones((rows, inner)), tf.ones((inner, columns)))
+    return LANES * Product("", 1, *PLAIN).flops / _seconds(tf.matmul, [product] * LANES)
 
 
-def _seconds(function: Callable[..., Any], *values: Any, turns: int = 7) -> float:
-    """The median time of a call, after two that are not counted; of LANES side by side, a share."""
-    with ThreadPoolExecutor(LANES) as lanes:
-        times = []
-        for _ in range(turns + 2):
-            begun = time.perf_counter()
-            list(lanes.map(lambda _: function(*values), range(LANES)))
-            times.append((time.perf_counter() - begun) / LANES)
+def _seconds(function: Callable[..., Any], lanes: list[tuple[Any, ...]], turns: int = 7) -> float:
+    """The median time that a graph takes which calls a function with what each lane has.
+
+    Two turns before are not counted. In one graph, as a training has its lanes: beside one another
+    in threads, two graphs would share the names of what they keep for a while.
+    """
+    import tensorflow as tf
+
+    @tf.function(autograph=False)
+    def side_by_side(lanes: list[tuple[Any, ...]]) -> list[Any]:
+        return [function(*values) for values in lanes]
+
+    times = []
+    for _ in range(turns + 2):
+        begun = time.perf_counter()
+        side_by_side(lanes)
+        times.append(time.perf_counter() - begun)
     return statistics.median(times[2:])
 
 
