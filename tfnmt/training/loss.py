@@ -39,13 +39,16 @@ def smoothed_cross_entropy(
 
     where l[y] = h . E[y] and mean(l) = h . mean(E) need no pass over the vocabulary.
 
+    Logits and sums are of float32; the products of the gradient are of the type that hidden has.
+
     With R-Drop (Wu et al., 2021) hidden is [2B, T, D], two readings of the rows one after another.
     A token then counts twice, and the loss has r_drop times their `_divergence` in it.
     """
     table = tf.convert_to_tensor(table)
     readings = 1 if r_drop is None else 2
-    tokens, hidden, weights = _real_tokens(target_out, hidden, readings)
-    loss, cross_entropy, correct = _cross_entropy(r_drop)(hidden, table, tokens, weights)
+    summed = _cross_entropy(r_drop, hidden.dtype)
+    tokens, hidden, weights = _real_tokens(target_out, tf.cast(hidden, tf.float32), readings)
+    loss, cross_entropy, correct = summed(hidden, table, tokens, weights)
     right = tf.reduce_sum(hidden * tf.gather(table, tokens), axis=-1)  # [M], l[y]
     mean = tf.linalg.matvec(hidden, tf.reduce_mean(table, axis=0))  # [M]
     return Sums(
@@ -79,7 +82,9 @@ def _real_tokens(
     )
 
 
-def _cross_entropy(r_drop: float | None) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+def _cross_entropy(
+    r_drop: float | None, precision: tf.DType
+) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """What is summed over hidden [M, D], table [V, D], tokens [M] and weights [M].
 
     It returns the loss, which is the cross entropy -log softmax(hidden table^T)[tokens] and, with
@@ -108,9 +113,10 @@ def _cross_entropy(r_drop: float | None) -> Callable[..., tuple[Tensor, Tensor, 
             by_logits += r_drop * by_divergence
 
         def gradient(by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-            by_hidden = tf.matmul(by_logits, table) - tf.gather(table, tokens)
+            rounded = tf.cast(by_logits, precision)
+            by_hidden = _product(rounded, table) - tf.gather(table, tokens)
             onehot_by_table = tf.math.unsorted_segment_sum(hidden, tokens, tf.shape(table)[0])
-            by_table = tf.matmul(by_logits, hidden, transpose_a=True) - onehot_by_table
+            by_table = _product(rounded, hidden, transpose_a=True) - onehot_by_table
             # Rows of weight 0 have hidden 0: nothing by the table, and what is by hidden goes
             # nowhere.
             return by_loss * by_hidden, by_loss * by_table, None, None
@@ -119,6 +125,12 @@ def _cross_entropy(r_drop: float | None) -> Callable[..., tuple[Tensor, Tensor, 
         return (loss, cross_entropy, correct), gradient
 
     return summed
+
+
+def _product(rounded: Tensor, other: Tensor, transpose_a: bool = False) -> Tensor:
+    """A product in the precision of its first factor, as float32."""
+    other = tf.cast(other, rounded.dtype)
+    return tf.cast(tf.matmul(rounded, other, transpose_a=transpose_a), tf.float32)
 
 
 def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:

@@ -183,7 +183,7 @@ class Trainer(keras.Model):
         with tf.GradientTape() as tape:
             memory, memory_mask = self.transformer.encode(source, seed)
             hidden = self.transformer.decode(target_in, memory, memory_mask, seed)
-            sums = self._loss(tf.cast(hidden, tf.float32), target_out)
+            sums = self._loss(hidden, target_out)
         gradients = tape.gradient(sums.loss, variables)
         return Part([tf.convert_to_tensor(gradient) for gradient in gradients], sums)
 

@@ -123,6 +123,23 @@ def test_a_batch_of_padding_alone_comes_to_nothing(hidden: Any, table: Any) -> N
     assert [float(value) for value in sums] == [0, 0, 0, 0]
 
 
+def test_of_bfloat16_the_loss_is_exact_and_the_gradient_rounded(hidden: Any, table: Any) -> None:
+    rounded = tf.Variable(tf.cast(hidden, tf.bfloat16))
+    exact = tf.Variable(tf.cast(rounded, tf.float32))
+
+    def loss(of: Any) -> Any:
+        return lambda: smoothed_cross_entropy(of, table, TARGET, 0.1).loss
+
+    assert loss(rounded)().numpy() == loss(exact)().numpy()
+    for ours, theirs in zip(
+        gradients(loss(rounded), rounded, table),
+        gradients(loss(exact), exact, table),
+        strict=True,
+    ):
+        np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, atol=0.03)
+        assert np.abs(tf.cast(ours, tf.float32).numpy() - theirs.numpy()).max() > 0
+
+
 @pytest.fixture
 def readings() -> Any:
     """Two readings of TARGET, one after another, [2B, T, D]."""
