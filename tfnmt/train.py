@@ -26,7 +26,8 @@ from tfnmt.lanes import share_processors
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
-from tfnmt.training.memory import fitting_slots, limit_memory
+from tfnmt.training.budget import fitting_slots
+from tfnmt.training.memory import limit_memory
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector

@@ -22,6 +22,7 @@ from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
 from tfnmt.run import Run, snapshot_is_whole, write_atomically
 from tfnmt.training import board, callbacks
+from tfnmt.training.budget import out_of_memory
 from tfnmt.training.checkpoints import (
     Progress,
     average_weights,
@@ -29,7 +30,6 @@ from tfnmt.training.checkpoints import (
     save_weights,
 )
 from tfnmt.training.distribution import distribute_batches, lanes_of, make_strategy, together
-from tfnmt.training.memory import out_of_memory
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.validation import Evaluate, Judged, Validator
 

@@ -1,0 +1,112 @@
+"""What fits into memory is foretold, and what does not ends in a line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfnmt.config import Config, build_config
+from tfnmt.errors import UserError
+from tfnmt.training import budget
+from tfnmt.training.budget import _fitting
+from tfnmt.training.memory import POOL_SIZE
+
+VOCAB = 500
+MEGA = 10**6
+
+
+def config(batch_tokens: int = 4096, device_tokens: int | None = None) -> Config:
+    return build_config(
+        {
+            "data": {"max_length": 32, "batch_tokens": batch_tokens},
+            "model": {
+                "num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 64, "num_heads": 2,
+                "d_ff": 128,
+            },
+            "training": {"device_tokens": device_tokens},
+        }
+    )  # fmt: skip
+
+
+def slots_of(room: int, **changes: Any) -> int:
+    """The budget where 10 MB are fixed and a slot takes 1 kB."""
+    made = config(**changes)
+    at_once = [budget._at_once(made, size) for size in budget._sizes(made)]
+    return _fitting(made, room, [10 * MEGA + 1000 * slots for slots in at_once])
+
+
+def taken_by(made: Config, slots: int) -> int:
+    """Peak bytes of a training on batches of so many slots."""
+    _, (peak,) = budget._measure_apart(made, VOCAB, (slots,))
+    return peak
+
+
+def test_the_budget_is_what_the_line_says_within_the_safe_share() -> None:
+    assert slots_of(room=25 * MEGA) == 10_000 // 256 * 256
+    assert slots_of(room=10**12) == 25_000 // 256 * 256
+
+
+def test_it_is_one_pair_at_least_or_an_error_that_says_what_to_do() -> None:
+    assert slots_of(room=round((10 * MEGA + 50_000) / 0.8)) == 32
+    with pytest.raises(UserError, match=r"one pair of 32 pieces.* fits into 0\.0 GB; lower data"):
+        slots_of(room=10 * MEGA)
+    with pytest.raises(UserError, match=r"data\.max_length"):
+        _fitting(config(), 10**12, [])  # not even the smallest size ran
+
+
+def test_where_only_the_smallest_size_ran_the_budget_stays_below_the_others() -> None:
+    assert _fitting(config(), 15 * MEGA, [10 * MEGA]) < budget._sizes(config())[1]
+
+
+def test_parts_that_fit_let_any_batch_fit() -> None:
+    room = 18 * MEGA  # for 4,400 slots at once
+    assert slots_of(room) == 4352
+    assert slots_of(room, device_tokens=2048) == slots_of(10**12)
+    assert slots_of(room, device_tokens=32) == slots_of(10**12)  # all sizes take the same
+    assert slots_of(room, device_tokens=9000) == 4352
+
+
+def test_four_times_the_slots_take_what_the_line_foretells() -> None:
+    sizes = [1024, 2048, 8192]
+    _, (few, some, many) = budget._measure_apart(config(), VOCAB, tuple(sizes))
+    assert many == pytest.approx(some + (some - few) / 1024 * (8192 - 2048), rel=0.25)
+    assert few < some < many
+
+
+OUT_OF_MEMORY = """
+import sys
+sys.path.insert(0, {folder!r})
+import test_budget
+from tfnmt.quiet import import_tensorflow
+import_tensorflow()
+import tensorflow as tf
+from tfnmt.training import budget
+from tfnmt.training.training import make_trainer
+config = test_budget.config(batch_tokens=200_000)
+trainer = make_trainer(config, test_budget.VOCAB, tf.distribute.get_strategy())
+trainer.make_train_function()
+try:
+    trainer.train_function(budget._worst_batches(6250, config, test_budget.VOCAB))
+except tf.errors.ResourceExhaustedError:
+    print(budget.out_of_memory(config, test_budget.VOCAB))
+"""
+
+
+@pytest.mark.slow
+def test_a_batch_beyond_the_limit_is_an_error_and_what_it_advises_fits() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OUT_OF_MEMORY.format(folder=str(Path(__file__).parent))],
+        env={**os.environ, POOL_SIZE: str(300 * MEGA)},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    line = done.stdout.strip()
+    assert line.startswith("out of memory: batches of 200,000 slots (data.batch_tokens) "), done
+    assert "do not fit into 0.3 GB; training.device_tokens=" in line
+    advised = int(line.rsplit("data.batch_tokens=", 1)[1].split()[0])
+    assert 2048 < advised < 100_000
+    assert taken_by(config(), advised) < 300 * MEGA
+    in_parts = config(200_000, device_tokens=advised)
+    assert taken_by(in_parts, 4 * advised) < 300 * MEGA
