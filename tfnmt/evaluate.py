@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfnmt.config import DataConfig
+from tfnmt.data.assembly import Origin
 from tfnmt.data.catalog import download_missing, open_corpus, split_name
 from tfnmt.data.corpora import Files
 from tfnmt.data.files import Pair, read_lines
 from tfnmt.data.formats import find_texts
-from tfnmt.data.published import Origin
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_data_dir, define_search, run, search_changes

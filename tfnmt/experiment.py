@@ -7,11 +7,11 @@ from absl import flags
 from absl.flags import FlagValues
 
 from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
+from tfnmt.data.assembly import Origin
 from tfnmt.data.catalog import download_missing, has_test, open_corpus, split_name
 from tfnmt.data.corpora import Corpus, HeldOut
 from tfnmt.data.formats import languages_of
 from tfnmt.data.prepared import Prepared, prepare
-from tfnmt.data.published import Origin
 from tfnmt.errors import UsageError
 from tfnmt.flags import define_data_dir
 from tfnmt.progress import say

@@ -5,17 +5,15 @@ from pathlib import Path
 
 from tfnmt.config import DataConfig
 from tfnmt.data import digits, toy, toy_lexicon
+from tfnmt.data.assembly import Origin, assemble, readable
 from tfnmt.data.corpora import BuiltIn, Corpus, Files, HeldOut, check_files
 from tfnmt.data.downloads import Download
 from tfnmt.data.formats import find_texts
 from tfnmt.data.published import (
-    Origin,
     Part,
     Published,
-    assemble,
     every_23rd,
     every_100th_english,
-    readable,
     segments,
     talks,
 )

@@ -14,11 +14,12 @@ from zlib import crc32
 import pytest
 
 from tfnmt.config import DataConfig
-from tfnmt.data import catalog, published
+from tfnmt.data import assembly, catalog
+from tfnmt.data.assembly import Origin
 from tfnmt.data.catalog import CORPORA, download_missing, listing, open_corpus, split_name
 from tfnmt.data.corpora import BuiltIn, Corpus
 from tfnmt.data.downloads import Download
-from tfnmt.data.published import Origin, Published
+from tfnmt.data.published import Published
 from tfnmt.errors import UsageError, UserError
 
 # --- A mirror -------------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ def mirror() -> Iterator[Mirror]:
 @pytest.fixture(autouse=True)
 def _no_proxy_and_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(published.shutil, "disk_usage", lambda _: Room(10**12))
+    monkeypatch.setattr(assembly.shutil, "disk_usage", lambda _: Room(10**12))
 
 
 @dataclass
@@ -486,7 +487,7 @@ def test_a_mirror_without_the_archive_is_told(mirror: Mirror, tmp_path: Path) ->
 def test_no_room_on_the_disk_is_told(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published.shutil, "disk_usage", lambda _: Room(9 * 10**9))
+    monkeypatch.setattr(assembly.shutil, "disk_usage", lambda _: Room(9 * 10**9))
     message = refused("wmt14", ("de", "en"), tmp_path, mirror.url, "train")
     assert message.startswith(f"{tmp_path}: 9.0 GB are free, about 9.9 GB are needed; ")
     assert mirror.asked == []
