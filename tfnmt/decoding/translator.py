@@ -7,30 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig, SamplingConfig
-from tfnmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from tfnmt.data.tokenizer import Tokenizer
 from tfnmt.decoding.answers import MISSING
-from tfnmt.decoding.constraints import (
-    Constraint,
-    at_least,
-    beginning_with,
-    without_repeats,
-)
-from tfnmt.decoding.search import (
-    Cache,
-    Hypotheses,
-    Search,
-    Step,
-    beam_search,
-    greedy_search,
-    sample,
-)
-from tfnmt.decoding.step import start
+from tfnmt.decoding.search import Cache, Hypotheses, Search, Step, greedy_search, sample
+from tfnmt.decoding.searcher import Searcher, first
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
 from tfnmt.model.transformer import Transformer
 
 Tensor = Any
-Find = Callable[[Step, Cache, Tensor, Search], Hypotheses]
-"""A search: step, cache, limits [B], what it goes by -> hypotheses."""
 
 COUNT = tf.TensorSpec([], tf.int32, name="count")
 DRAWS = tf.TensorSpec([None, None], tf.float32, name="draws")
@@ -58,7 +42,8 @@ class Translator:
         self.transformer = transformer
         self.codec = TextCodec(tokenizer_model, decoding.max_source_length)
         self.decoding = decoding
-        self.prefix = Tokenizer(tokenizer_model).encode([prefix])[0]
+        (pieces,) = Tokenizer(tokenizer_model).encode([prefix])
+        self.searcher = Searcher(transformer, decoding, pieces)
         # Nothing in there is for AutoGraph to rewrite, and its looking costs seconds. The stages
         # are graphs of their own, which the others call: each is traced and saved but once.
         self.translate = tf.function(self._translate, input_signature=[TEXT], autograph=False)
@@ -80,7 +65,8 @@ class Translator:
                 return sample(step, cache, limits, search, sampling, draws)
 
             source = self.tokenize(text)
-            return self._answer(_best(self._find(source["tokens"], find)), source["truncated"])
+            found = self.searcher.find(source["tokens"], find)
+            return self._answer(first(found), source["truncated"])
 
         return tf.function(translate, input_signature=[TEXT, DRAWS], autograph=False)
 
@@ -90,7 +76,8 @@ class Translator:
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
-        return self._answer(_best(self._find(source["tokens"], greedy_search)), source["truncated"])
+        found = self.searcher.find(source["tokens"], greedy_search)
+        return self._answer(first(found), source["truncated"])
 
     def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
         """tokens [B, S], eos last, padded with 0; truncated [B]."""
@@ -98,12 +85,11 @@ class Translator:
 
     def _search(self, tokens: Tensor) -> dict[str, Tensor]:
         """tokens [B, S] of sources -> tokens [B, T] of translations; score [B]."""
-        return _best(self.beam(tokens, 1))
+        return first(self.beam(tokens, 1))
 
     def _beam(self, tokens: Tensor, count: Tensor) -> Hypotheses:
         """tokens [B, S] of sources -> K hypotheses, the first `count` the best there are."""
-        beams = self.decoding.beam_size
-        return self._find(tokens, greedy_search if beams == 1 else beam_search, beams, count)
+        return self.searcher.beam(tokens, count)
 
     def _detokenize(self, tokens: Tensor) -> dict[str, Tensor]:
         """tokens [B, T] -> translation [B]."""
@@ -120,9 +106,7 @@ class Translator:
         found = self.beam(source["tokens"], beams)
         tokens = tf.reshape(found.tokens, [-1, tf.shape(found.tokens)[2]])  # [B * K, T]
         texts = tf.reshape(self.codec.decode(tokens), [-1, beams])  # [B, K]
-        nothing = tf.reduce_all(found.tokens[:, 0] == PAD, axis=1)  # [B]
-        first = tf.where(nothing, 0.0, found.scores[:, 0])
-        scores = tf.concat([first[:, None], found.scores[:, 1:]], axis=1)
+        scores = tf.concat([first(found)["score"][:, None], found.scores[:, 1:]], axis=1)
         same = tf.linalg.band_part(tf.ones([beams, beams], tf.bool), -1, 0)
         same &= ~tf.eye(beams, dtype=tf.bool)  # [K, K]: what came before
         again = tf.reduce_any(same & (texts[:, :, None] == texts[:, None, :]), axis=2)  # [B, K]
@@ -134,45 +118,6 @@ class Translator:
     def _answer(self, found: dict[str, Tensor], truncated: Tensor) -> dict[str, Tensor]:
         text = self.detokenize(found["tokens"])
         return {**text, "score": found["score"], "truncated": truncated}
-
-    def _find(
-        self, source: Tensor, find: Find, beams: int = 1, count: Tensor | int = 1
-    ) -> Hypotheses:
-        """Hypotheses of sources [B, S]."""
-        penalty = self.decoding.length_penalty
-        search = Search(BOS, EOS, beams, penalty, count, self._constraints())
-        step, cache = start(self.transformer, source, beams)
-        return find(step, cache, self._limits(source), search)
-
-    def _constraints(self) -> tuple[Constraint, ...]:
-        decoding = self.decoding
-        constraints = []
-        if decoding.min_length:
-            constraints.append(at_least(decoding.min_length))
-        if decoding.no_repeat_ngram is not None:
-            constraints.append(without_repeats(decoding.no_repeat_ngram, since=len(self.prefix)))
-        if self.prefix:
-            constraints.append(beginning_with(tf.constant([self.prefix])))
-        return tuple(constraints)
-
-    def _limits(self, source: Tensor) -> Tensor:
-        """[B]: the most pieces that a translation may have, eos counted; 0 for a text of none."""
-        pieces = tf.math.count_nonzero(source, axis=1, dtype=tf.int32) - 1  # without eos
-        decoding = self.decoding
-        limits = decoding.max_length or pieces + 1 + decoding.max_extra_length
-        return tf.where(pieces > 0, tf.maximum(limits, self._least_limit), 0)
-
-    @property
-    def _least_limit(self) -> int:
-        """The prefix, the least pieces and an eos have room in any case."""
-        return max(len(self.prefix), self.decoding.min_length) + 1
-
-
-def _best(found: Hypotheses) -> dict[str, Tensor]:
-    """The first hypothesis of each source: tokens [B, T] and score [B], which is 0 for none."""
-    tokens = found.tokens[:, 0]
-    nothing = tf.reduce_all(tokens == PAD, axis=1)
-    return {"tokens": tokens, "score": tf.where(nothing, 0.0, found.scores[:, 0])}
 
 
 def load_translator(

@@ -10,9 +10,8 @@ from tfnmt.config import DecodingConfig, ModelConfig
 from tfnmt.data.batches import Batch, gather
 from tfnmt.data.plan import Pairs
 from tfnmt.data.sentences import Sentences
-from tfnmt.data.tokenizer import BOS, EOS, Tokenizer
-from tfnmt.decoding.search import Search, beam_search, greedy_search
-from tfnmt.decoding.step import start
+from tfnmt.data.tokenizer import Tokenizer
+from tfnmt.decoding.searcher import Searcher, first
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.transformer import Transformer
 from tfnmt.tracing import words
@@ -56,18 +55,10 @@ def of_translator(translator: Translator, tokenizer: Tokenizer) -> Subject:
 def tiny(decoding: DecodingConfig) -> Subject:
     """A Transformer over the two words, untrained."""
     transformer = Transformer(TINY, len(words.PIECES))
+    searcher = Searcher(transformer, decoding)
 
     def search(tokens: Tensor) -> dict[str, Tensor]:
-        beams = decoding.beam_size
-        pieces = tf.math.count_nonzero(tokens, axis=1, dtype=tf.int32) - 1  # without eos
-        limits = tf.where(pieces > 0, pieces + 1 + decoding.max_extra_length, 0)
-        step, cache = start(transformer, tokens, beams)
-        find = greedy_search if beams == 1 else beam_search
-        found = find(step, cache, limits, Search(BOS, EOS, beams, decoding.length_penalty))
-        return {
-            "tokens": found.tokens[:, 0],
-            "score": tf.where(limits > 0, found.scores[:, 0], 0.0),
-        }
+        return first(searcher.beam(tokens))
 
     return Subject(transformer, words.PIECES, decoding, search, words.decode)
 

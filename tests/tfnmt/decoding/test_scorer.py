@@ -23,7 +23,8 @@ from tfnmt.decoding.search import (
     length_penalty,
     sample,
 )
-from tfnmt.decoding.translator import Find, Translator
+from tfnmt.decoding.searcher import Find
+from tfnmt.decoding.translator import Translator
 from tfnmt.model.transformer import Transformer
 
 TEXTS = ["the dog runs", "a", "the cat sees a dog, and home", "the dog runs home"]
@@ -72,7 +73,7 @@ def test_ids_have_the_score_that_search_gave_them(
     source = translator.codec.encode(tf.constant(TEXTS)).tokens
     number = 1 if find is not beam_search else decoding.beam_size
     graph = tf.function(
-        lambda source: translator._find(source, find, number, number), autograph=False
+        lambda source: translator.searcher.find(source, find, number, number), autograph=False
     )
     found = graph(source)
     for place in range(number):

@@ -11,7 +11,6 @@ from tfnmt.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.decoding.answers import best
 from tfnmt.decoding.lines import translate_lines, windows
-from tfnmt.decoding.search import beam_search, greedy_search
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.model.transformer import Transformer
 
@@ -116,22 +115,6 @@ def test_a_long_source_is_cut_and_says_so(transformer: Transformer, tokenizer_mo
     assert result["truncated"].numpy()[1]
 
 
-def test_no_translation_is_longer_than_its_source_and_the_extra_length(
-    translator: Translator, tokenizer_model: bytes
-) -> None:
-    source = translator.codec.encode(tf.constant(SENTENCES)).tokens
-    tokens = translator.search(source)["tokens"].numpy()
-    assert ((tokens != 0).sum(1) <= (source.numpy() != 0).sum(1) + 8).all()
-
-
-def test_padding_and_bos_are_never_translations(translator: Translator) -> None:
-    source = translator.codec.encode(tf.constant(SENTENCES)).tokens
-    for search, beams in ((greedy_search, 1), (beam_search, 3)):
-        for row in translator._find(source, search, beams).tokens[:, 0].numpy():
-            length = np.flatnonzero(row)[-1] + 1
-            assert (row[:length] > 1).all()
-
-
 def test_a_beam_of_one_is_greedy(transformer: Transformer, tokenizer_model: bytes) -> None:
     translator = Translator(transformer, tokenizer_model, DecodingConfig(beam_size=1))
     result, greedy = (
@@ -159,12 +142,3 @@ def test_a_line_break_in_a_translation_becomes_a_space() -> None:
         return {"translation": answer, "score": tf.zeros([1]), "truncated": tf.zeros([1], tf.bool)}
 
     assert [t.best.text for t in translate_lines(best(translate), windows(["x"]))] == ["a b c"]
-
-
-def test_there_is_room_for_the_least_pieces(
-    transformer: Transformer, tokenizer_model: bytes
-) -> None:
-    decoding = DecodingConfig(min_length=20, max_extra_length=2)
-    translator = Translator(transformer, tokenizer_model, decoding)
-    tokens = translator.search(translator.codec.encode(tf.constant(["a"])).tokens)["tokens"]
-    assert tf.math.count_nonzero(tokens) >= 20
