@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfnmt.tracing.beam import BeamStep, Candidate, RowSearch
 from tfnmt.tracing.loss import Losses
 from tfnmt.tracing.mixing import describe_mixing
 from tfnmt.tracing.parameters import list_blocks
@@ -12,6 +11,7 @@ from tfnmt.tracing.steps import Step
 from tfnmt.tracing.subject import Subject
 from tfnmt.tracing.tensors import Names, clip, mask_lines, tensor_lines
 from tfnmt.tracing.trace import Trace, describe_shapes
+from tfnmt.tracing.tree import row_lines
 
 SHOWN_STEPS = 2
 """Steps of a search whose tensors are shown; the others have the same, with a longer past."""
@@ -42,7 +42,8 @@ def search_lines(trace: Trace) -> Iterator[str]:
         yield from _heading(f"What the decoder does in step {position}, for all hypotheses at once")
         yield from _steps(steps, names)
     for row, search in enumerate(trace.search.rows):
-        yield from _row_search(row, search, subject)
+        yield from _heading(f"Search, row {row} [section 6.1]")
+        yield from row_lines(search, subject)
     yield from _parameters(trace)
 
 
@@ -156,67 +157,3 @@ def _loss(trace: Trace) -> Iterator[str]:
 
 def _costs(cross_entropy: float, smoothed: float) -> str:
     return f"{cross_entropy:9.4f} {smoothed:9.4f}"
-
-
-# --- Search ---------------------------------------------------------------------------------------
-
-
-def _row_search(row: int, search: RowSearch, subject: Subject) -> Iterator[str]:
-    alpha = subject.decoding.length_penalty
-    yield from _heading(f"Search, row {row} [section 6.1]")
-    for step in search.steps:
-        yield from _beam_step(step, subject)
-    yield ""
-    yield "the tree: probability of each piece behind those before it"
-    yield subject.pieces[1]
-    yield from _tree(search.steps, 0, 0, "", subject)
-    yield ""
-    pieces = " ".join(subject.names(search.tokens))
-    yield f"found      {pieces}"
-    yield f"score      {search.score:.4f} = log p / ((5 + {len(search.tokens)}) / 6)^{alpha:g}"
-    yield f"text       {search.translation}"
-
-
-def _beam_step(step: BeamStep, subject: Subject) -> Iterator[str]:
-    yield ""
-    yield f"step {step.position}    {'from':>4} {'piece':<14} {'p':>8} {'log p so far':>13}"
-    for candidate in step.candidates:
-        piece = clip(subject.pieces[candidate.token], 14)
-        yield (
-            f"{'':10} {candidate.parent:>4} {piece:<14} {candidate.probability:8.4f} "
-            f"{candidate.log_prob:13.4f}  {fate(candidate)}"
-        )
-    for ended in step.finished:
-        yield f"  finished {ended.score:9.4f}  {' '.join(subject.names(ended.tokens))}"
-    verdict = "goes on" if step.goes_on else "stops"
-    if np.isfinite(step.worst) and np.isfinite(step.bound):
-        yield (
-            f"  {verdict}: a live hypothesis can still come to {step.bound:.4f}, "
-            f"and {step.worst:.4f} is to be beaten"
-        )
-    else:
-        yield f"  {verdict}"
-
-
-def fate(candidate: Candidate) -> str:
-    """What became of a candidate."""
-    if candidate.score is not None:
-        return f"finished, score {candidate.score:.4f}"
-    return "pruned" if candidate.slot is None else f"goes on as hypothesis {candidate.slot}"
-
-
-def _tree(
-    steps: Sequence[BeamStep], depth: int, slot: int, indent: str, subject: Subject
-) -> Iterator[str]:
-    """What was tried behind a live hypothesis, and behind that."""
-    if depth == len(steps):
-        return
-    tried = [each for each in steps[depth].candidates if each.parent == slot]
-    for candidate in tried:
-        last = candidate is tried[-1]
-        piece = subject.pieces[candidate.token]
-        note = "" if candidate.slot is not None else f"  {fate(candidate)}"
-        yield f"{indent}{'└─' if last else '├─'} {piece} {candidate.probability:.4f}{note}"
-        if candidate.slot is not None:
-            deeper = indent + ("   " if last else "│  ")
-            yield from _tree(steps, depth + 1, candidate.slot, deeper, subject)
