@@ -34,46 +34,52 @@ def routes(desk: Desk) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1", responses=ERRORS, tags=["translation"], dependencies=[Depends(desk.check)]
     )
+    api = Api(desk)
+    router.post("/translate")(api.translate)
+    router.post("/align")(api.align)
+    router.post("/attention")(api.attention)
+    router.get("/models")(api.models)
+    return router
 
-    @router.post("/translate")
+
+class Api:
+    """What is answered; the docstrings of the methods are in the API's own description."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
     async def translate(
-        request: Request, asked: schemas.TranslateRequest
+        self, request: Request, asked: schemas.TranslateRequest
     ) -> schemas.TranslateAnswer:
         """Translates texts."""
         begun = time.monotonic()
         texts = [asked.text] if isinstance(asked.text, str) else asked.text
-        desk.accept(request, texts)
+        self._desk.accept(request, texts)
         if asked.alternatives and asked.mode == "greedy":
             raise ApiError(422, "invalid", "alternatives: only mode beam has them")
-        model = desk.models.find(asked.source, asked.target, asked.model)
+        model = self._desk.models.find(asked.source, asked.target, asked.model)
         work = model.translate(texts, asked.mode, asked.alternatives)
-        found = await desk.answer(request, work)
+        found = await self._desk.answer(request, work)
         translations = list(map(_translation, found))
         return schemas.TranslateAnswer(
             translations=translations, **_answered(request, model, begun)
         )
 
-    @router.post("/align")
-    async def align(request: Request, asked: schemas.PairRequest) -> schemas.AlignAnswer:
+    async def align(self, request: Request, asked: schemas.PairRequest) -> schemas.AlignAnswer:
         """Which words of a text each word of its translation comes from."""
         begun = time.monotonic()
-        desk.accept(request, [asked.text, asked.translation])
-        model = desk.models.find(asked.source, asked.target, asked.model)
-        pair = Pair(asked.text, asked.translation)
-        found = await desk.answer(request, model.align(pair))
+        pair, model = self._take_in(request, asked)
+        found = await self._desk.answer(request, model.align(pair))
         pairs = await run_in_threadpool(lambda: [_pair(pair, one) for one in found])
         return schemas.AlignAnswer(pairs=pairs, **_answered(request, model, begun))
 
-    @router.post("/attention")
     async def attention(
-        request: Request, asked: schemas.AttentionRequest
+        self, request: Request, asked: schemas.AttentionRequest
     ) -> schemas.AttentionAnswer:
         """The attention weights of all heads of a layer while a translation is read."""
         begun = time.monotonic()
-        desk.accept(request, [asked.text, asked.translation])
-        model = desk.models.find(asked.source, asked.target, asked.model)
-        pair = Pair(asked.text, asked.translation)
-        found = await desk.answer(request, model.attention(pair))
+        pair, model = self._take_in(request, asked)
+        found = await self._desk.answer(request, model.attention(pair))
         layers = found.weights[asked.kind]
         layer = len(layers) if asked.layer is None else asked.layer
         if layer > len(layers):
@@ -88,11 +94,10 @@ def routes(desk: Desk) -> APIRouter:
             **_answered(request, model, begun),
         )
 
-    @router.get("/models")
-    async def models() -> schemas.ModelsAnswer:
+    async def models(self) -> schemas.ModelsAnswer:
         """The models, their languages and limits."""
-        known = [_model_info(model, model.card) for model in desk.models if model.card is not None]
-        settings = desk.settings
+        models, settings = self._desk.models, self._desk.settings
+        known = [_model_info(model, model.card) for model in models if model.card is not None]
         limits = schemas.RequestLimits(
             max_chars=settings.max_chars,
             max_texts=settings.max_texts,
@@ -102,7 +107,11 @@ def routes(desk: Desk) -> APIRouter:
         )
         return schemas.ModelsAnswer(models=known, limits=limits)
 
-    return router
+    def _take_in(self, request: Request, asked: schemas.PairRequest) -> tuple[Pair, Model]:
+        """A text and its translation, and the model that is to read them."""
+        self._desk.accept(request, [asked.text, asked.translation])
+        model = self._desk.models.find(asked.source, asked.target, asked.model)
+        return Pair(asked.text, asked.translation), model
 
 
 def _translation(one: Translation) -> schemas.Translation:
