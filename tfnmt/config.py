@@ -9,13 +9,30 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from tfnmt.errors import UsageError, nearest
 
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
+
+def _no_switch(value: Any) -> Any:
+    """What is no boolean: pydantic, like Python, takes those for 0 and 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_number", "Input should be a number")
+    return value
+
+
+Numeric = BeforeValidator(_no_switch)
+Count = Annotated[int, Field(ge=1), Numeric]
+Share = Annotated[float, Field(ge=0, lt=1), Numeric]
+Positive = Annotated[float, Field(gt=0), Numeric]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
@@ -51,7 +68,7 @@ class DataConfig(Section):
     max_pairs: Count | None = Field(
         None, description="train on the first so many pairs only; null for all"
     )
-    max_length: Annotated[int, Field(ge=2)] = Field(
+    max_length: Annotated[int, Field(ge=2), Numeric] = Field(
         128,
         description="leave out training pairs with more pieces than this on a side, eos counted",
     )
@@ -94,7 +111,7 @@ class CleaningConfig(Section):
         "control characters",
     )
     max_characters: Count | None = Field(None, description="pairs with a side longer than this")
-    max_ratio: Annotated[float, Field(ge=1)] | None = Field(
+    max_ratio: Annotated[float, Field(ge=1), Numeric] | None = Field(
         None, description="pairs with a side of more than so many times the other's characters"
     )
     identical: bool = Field(False, description="pairs whose target is their source")
@@ -108,7 +125,7 @@ class CleaningConfig(Section):
 class TokenizerConfig(Section):
     """The joint SentencePiece BPE model of both languages."""
 
-    vocab_size: Annotated[int, Field(ge=262, le=2**31 - 1)] = Field(
+    vocab_size: Annotated[int, Field(ge=262, le=2**31 - 1), Numeric] = Field(
         8000, description="pieces, special and byte pieces counted"
     )
     normalization: Literal["identity", "nfkc"] = Field(
@@ -124,7 +141,7 @@ class ModelConfig(Section):
 
     num_encoder_layers: Count = Field(4, description="layers of the encoder, N in the paper")
     num_decoder_layers: Count = Field(4, description="layers of the decoder")
-    d_model: Annotated[int, Field(ge=2, multiple_of=2)] = Field(
+    d_model: Annotated[int, Field(ge=2, multiple_of=2), Numeric] = Field(
         256, description="width of embeddings and layers"
     )
     num_heads: Count = Field(4, description="attention heads; divides d_model")
@@ -150,7 +167,7 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """How the weights are found. The paper's section 5."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+    seed: Annotated[int, Field(ge=0, lt=2**31), Numeric] = Field(
         1, description="decides initial weights, order of batches and dropout"
     )
     max_steps: Count | None = Field(None, description="stop after so many updates")
@@ -174,7 +191,7 @@ class TrainingConfig(Section):
     freeze: tuple[Literal["embeddings", "encoder", "decoder"], ...] = Field(
         (), description="parts that keep the weights they begin with"
     )
-    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    ema_decay: Annotated[float, Field(gt=0, lt=1), Numeric] | None = Field(
         None, description="keep a moving average of the weights, validate and finish with it"
     )
     warmup_steps: Count = Field(4000, description="updates until the learning rate peaks")
@@ -222,10 +239,10 @@ class DecodingConfig(Section):
     """How translations are searched for."""
 
     beam_size: Count = Field(4, description="hypotheses kept at each step; 1 searches greedily")
-    length_penalty: Annotated[float, Field(ge=0)] = Field(
+    length_penalty: Annotated[float, Field(ge=0), Numeric] = Field(
         0.6, description="alpha of Wu et al. (2016), equation 14; 0 favours short output"
     )
-    max_source_length: Annotated[int, Field(ge=2)] = Field(
+    max_source_length: Annotated[int, Field(ge=2), Numeric] = Field(
         256, description="a longer source, in pieces with eos, is cut and says so"
     )
     max_extra_length: Count = Field(
@@ -236,10 +253,10 @@ class DecodingConfig(Section):
         description="a translation has at most so many pieces, eos counted, whatever its "
         "source; null goes by max_extra_length",
     )
-    min_length: Annotated[int, Field(ge=0)] = Field(
+    min_length: Annotated[int, Field(ge=0), Numeric] = Field(
         0, description="a translation has at least so many pieces, eos not counted"
     )
-    no_repeat_ngram: Annotated[int, Field(ge=2)] | None = Field(
+    no_repeat_ngram: Annotated[int, Field(ge=2), Numeric] | None = Field(
         None, description="no so many pieces in a row occur twice in a translation"
     )
 
@@ -261,7 +278,7 @@ class SamplingConfig(Section):
 
     temperature: Positive = Field(1.0, description="below 1 sharpens the distribution")
     top_k: Count | None = Field(None, description="only from the so many likeliest pieces")
-    top_p: Annotated[float, Field(gt=0, le=1)] = Field(
+    top_p: Annotated[float, Field(gt=0, le=1), Numeric] = Field(
         1.0, description="only from the likeliest that together have so much probability"
     )
 

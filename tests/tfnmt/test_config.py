@@ -250,6 +250,22 @@ def test_what_cannot_be_is_refused_by_the_keys_name(tree: Tree, start: str) -> N
     assert "; " in lines[0]
 
 
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_only_a_key_that_is_a_switch_takes_true_or_false(value: str) -> None:
+    for key, default in flatten(Config()).items():
+        if not isinstance(default, bool):
+            (line,) = problems(parse_overrides([f"{key}={value}"]))
+            assert line.startswith(f"{key}: {value.title()} is ")
+
+
+@pytest.mark.parametrize(
+    "key", ["decoding.beam_size", "decoding.length_penalty", "model.dropout", "training.max_steps"]
+)
+def test_a_number_is_asked_for_where_a_switch_is_given(key: str) -> None:
+    (line,) = problems(parse_overrides([f"{key}=true"]))
+    assert line == f"{key}: True is wrong; it should be a number"
+
+
 @pytest.mark.parametrize("tree", POSSIBLE.values(), ids=POSSIBLE.keys())
 def test_what_is_just_possible_is_accepted(tree: Tree) -> None:
     assert isinstance(build_config(tree), Config)
