@@ -24,12 +24,11 @@ from absl import flags
 
 from tfnmt.config import Config, build_config
 from tfnmt.data.batches import Batches
-from tfnmt.data.catalog import open_corpus
+from tfnmt.data.catalog import data_folder, open_corpus
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
 from tfnmt.flags import define_data_dir, run
 from tfnmt.progress import bar, say
-from tfnmt.run import home
 
 SOURCES = ("tatoeba/de-en/train", "multi30k/train", "wmt14/de-en/newstest2013")
 WORDS = (5, 43)
@@ -53,7 +52,7 @@ def main(values: Any, positional: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(values.work_dir or temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        _make_text(folder, values.pairs, Path(values.data_dir or home() / "data"))
+        _make_text(folder, values.pairs, data_folder(values.data_dir))
         _measure_prepare(folder, values.pairs)
         _measure_start(folder)
         _measure_pipeline(folder)

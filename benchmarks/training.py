@@ -26,7 +26,7 @@ from absl import flags
 from benchmarks.peers import measure
 from tfnmt.config import Config, ModelConfig, build_config, merge, parse_overrides
 from tfnmt.data.batches import Batches
-from tfnmt.data.catalog import open_corpus
+from tfnmt.data.catalog import data_folder, open_corpus
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
 from tfnmt.errors import UsageError
@@ -34,7 +34,6 @@ from tfnmt.flags import define_data_dir, run
 from tfnmt.lanes import LANES, share_processors
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
-from tfnmt.run import home
 
 Tensor = Any
 
@@ -161,7 +160,7 @@ class Ours:
     def __init__(self, config: Config, vocab_size: int, values: Any, cache: Path) -> None:
         self.config = config
         self.vocab_size = vocab_size
-        corpus = open_corpus(config.data, 1, Path(values.data_dir or home() / "data"))
+        corpus = open_corpus(config.data, 1, data_folder(values.data_dir))
         prepared = prepare(config, corpus, cache)
         self.batches = Batches(make_plan(config, prepared))
         share_processors()

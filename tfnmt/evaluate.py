@@ -20,7 +20,7 @@ from absl import flags
 
 from tfnmt.config import DataConfig
 from tfnmt.data.assembly import Origin
-from tfnmt.data.catalog import download_missing, open_corpus, split_name
+from tfnmt.data.catalog import data_folder, download_missing, open_corpus, split_name
 from tfnmt.data.corpora import Files
 from tfnmt.data.files import Pair, read_lines
 from tfnmt.data.formats import find_texts
@@ -29,7 +29,7 @@ from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_data_dir, define_search, run, search_changes
 from tfnmt.lanes import share_processors
 from tfnmt.progress import bar, say
-from tfnmt.run import home, write_atomically
+from tfnmt.run import write_atomically
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Answer
@@ -90,7 +90,7 @@ def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
     """The name of what is scored, and its pairs in the model's direction."""
     data = model.config.data
     if values.split:
-        data_dir = _data_dir(values)
+        data_dir = data_folder(values.data_dir)
         corpus = open_corpus(data, model.config.training.seed, data_dir)
         split = split_name(data, corpus, values.split)
         download_missing(data, corpus, (split,), data_dir, Origin())
@@ -128,7 +128,7 @@ def _evaluate(
     data = model.config.data
     evaluation: dict[str, Any] = dict(scores(hypotheses, references))
     if values.metric == "multi30k":
-        literature = _literature(data, split, hypotheses, references, _data_dir(values))
+        literature = _literature(data, split, hypotheses, references, data_folder(values.data_dir))
         evaluation["bleu_lc_tok"] = literature
     return {
         **evaluation,
@@ -252,10 +252,6 @@ def _print_differences(against: dict[str, Any]) -> None:
             f"{LABELS[name]} {against[name]['score']:.2f}  {found['difference']:+.2f} "
             f"[{found['low']:+.2f}, {found['high']:+.2f}]  p={found['p_value']:.3f}"
         )
-
-
-def _data_dir(values: Any) -> Path:
-    return Path(values.data_dir or home() / "data")
 
 
 if __name__ == "__main__":

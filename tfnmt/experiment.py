@@ -8,7 +8,13 @@ from absl.flags import FlagValues
 
 from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
 from tfnmt.data.assembly import Origin
-from tfnmt.data.catalog import download_missing, has_test, open_corpus, split_name
+from tfnmt.data.catalog import (
+    data_folder,
+    download_missing,
+    has_test,
+    open_corpus,
+    split_name,
+)
 from tfnmt.data.corpora import Corpus, HeldOut
 from tfnmt.data.formats import languages_of
 from tfnmt.data.prepared import Prepared, prepare
@@ -84,7 +90,7 @@ def flag_tree(values: Any) -> Tree:
 
 def read_data(values: Any, config: Config) -> tuple[Corpus, Prepared]:
     """The corpus of an experiment, downloaded and prepared where it is not yet."""
-    data_dir = Path(values.data_dir or home() / "data")
+    data_dir = data_folder(values.data_dir)
     corpus = open_corpus(config.data, config.training.seed, data_dir)
     if isinstance(corpus, HeldOut):
         say("no --val: rows of a seeded shuffle are held out of the training text")

@@ -15,6 +15,7 @@ from typing import Any
 
 from absl import flags
 
+from tfnmt.data.catalog import data_folder
 from tfnmt.data.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
 from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
@@ -22,7 +23,6 @@ from tfnmt.exporting.models import RunModel, find_folder, find_run
 from tfnmt.flags import define_data_dir, run
 from tfnmt.lanes import share_processors
 from tfnmt.progress import say
-from tfnmt.run import home
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
@@ -103,7 +103,7 @@ def _publish(values: Any, model: RunModel) -> None:
     path = folder / str(values.version or saved_model.next_version(folder))
     saved_model.check_free(path)
     tokenizer = Tokenizer(model.run.tokenizer_path.read_bytes())
-    texts = parity_texts(model.config, tokenizer, Path(values.data_dir or home() / "data"))
+    texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
     certificate = saved_model.publish(translator, make_card(model, values.licence), texts, path)
     say(
         f"parity: {certificate['texts']} texts, {certificate['calls']} calls, the same strings; "

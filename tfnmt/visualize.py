@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfnmt.config import Config, build_config, merge, parse_overrides, preset_path, read_tree
-from tfnmt.data.catalog import open_corpus, split_name
+from tfnmt.data.catalog import data_folder, open_corpus, split_name
 from tfnmt.errors import UsageError, nearest
 from tfnmt.experiment import define_data, read_data
 from tfnmt.exporting.models import find_folder, find_run
 from tfnmt.flags import run
 from tfnmt.progress import say
 from tfnmt.quiet import expect_few_rows, import_tensorflow
-from tfnmt.run import Run, home, write_atomically
+from tfnmt.run import Run, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -214,7 +214,7 @@ def _sides(look: "Look", kind: str) -> tuple[list[str], list[str]]:
 def _curves(values: Any) -> "Figure":
     runs = [Run(find_folder(model)) for model in values.model]
     configs = [each.config() for each in runs]
-    data_dir = Path(values.data_dir or home() / "data")
+    data_dir = data_folder(values.data_dir)
     import_tensorflow("tensorboard")
     from tfnmt.pictures.curves import draw_curves, read_curves
 

@@ -18,6 +18,7 @@ from tfnmt.data.published import (
     talks,
 )
 from tfnmt.errors import UsageError, nearest
+from tfnmt.run import home
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 STATMT = "https://www.statmt.org"
@@ -200,6 +201,11 @@ CORPORA: dict[str, BuiltIn | Published] = {
         },
     ),
 }  # fmt: skip
+
+
+def data_folder(named: str | None) -> Path:
+    """The folder of all corpora: the one that is named, else data/."""
+    return Path(named or home() / "data")
 
 
 def open_corpus(data: DataConfig, seed: int, data_dir: Path) -> Corpus:

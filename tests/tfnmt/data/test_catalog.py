@@ -16,11 +16,19 @@ import pytest
 from tfnmt.config import DataConfig
 from tfnmt.data import assembly, catalog
 from tfnmt.data.assembly import Origin
-from tfnmt.data.catalog import CORPORA, download_missing, listing, open_corpus, split_name
+from tfnmt.data.catalog import (
+    CORPORA,
+    data_folder,
+    download_missing,
+    listing,
+    open_corpus,
+    split_name,
+)
 from tfnmt.data.corpora import BuiltIn, Corpus
 from tfnmt.data.downloads import Download
 from tfnmt.data.published import Published
 from tfnmt.errors import UsageError, UserError
+from tfnmt.run import home
 
 # --- A mirror -------------------------------------------------------------------------------------
 
@@ -625,6 +633,11 @@ def usage_error(config: DataConfig) -> str:
     with pytest.raises(UsageError) as caught:
         open_corpus(config, 1, Path())
     return str(caught.value)
+
+
+def test_corpora_lie_in_data_unless_another_folder_is_named() -> None:
+    assert data_folder(None) == home() / "data"
+    assert data_folder("elsewhere") == Path("elsewhere")
 
 
 def test_an_unknown_corpus_is_told_what_there_is() -> None:
