@@ -29,7 +29,7 @@ from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_data_dir, define_search, run, search_changes
 from tfnmt.lanes import share_processors
 from tfnmt.progress import bar, say
-from tfnmt.run import write_atomically
+from tfnmt.run import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Answer
@@ -60,6 +60,8 @@ def main(values: Any, positional: list[str]) -> None:
     other = _find_other(values.against, model) if values.against else None
     split, pairs = _read(values, model)
     sources, references = zip(*pairs, strict=True)
+    for name in filter(None, (values.json, values.report)):
+        check_writable(Path(name))
     share_processors()
     answers = _translate(values, model, sources)
     hypotheses = _texts(answers)

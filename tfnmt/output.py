@@ -39,6 +39,11 @@ class GrowingFile:
         self.partial = self.path.with_name(f".{self.path.name}.partial")
         self.job_path = self.path.with_name(f".{self.path.name}.job")
 
+    @property
+    def finished(self) -> bool:
+        """Whether it is there, and was not begun anew since."""
+        return self.path.is_file() and not (self.partial.exists() or self.job_path.exists())
+
     def held(self) -> IO[str]:
         """Keeps other writers of the file out until it is closed, or the process ends."""
         if self.path.is_dir():

@@ -276,6 +276,21 @@ def write_atomically(path: Path, content: bytes) -> None:
         aside.write_bytes(content)
 
 
+def check_writable(path: Path) -> None:
+    """Raises where `write_atomically` could not write: to be told before the work, not after it."""
+    path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise UserError(f"{path}: a folder; name a file")
+    if path.exists() and not path.is_file():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; name another file") from error
+
+
 def snapshot_is_whole(path: Path) -> bool:
     """Whether every file of a snapshot has the checksum that was noted when it was written."""
     try:

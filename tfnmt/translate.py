@@ -81,15 +81,23 @@ def main(values: Any, positional: list[str]) -> None:
     if values.output is None or is_special(Path(values.output)):
         lines = _lines(positional, values.input)
         write_lines(_translate(values, model, lines, 0), values.output)
-        return
+    else:
+        _write_file(values, model, positional)
+
+
+def _write_file(values: Any, model: RunModel | ExportModel, texts: list[str]) -> None:
+    """Translates to a file, or goes on with it."""
     file, job = GrowingFile(Path(values.output)), _job(values, model)
+    if values.resume and file.finished:
+        say(f"{file.path}: this translation is finished; without --resume it is made anew")
+        return
     with file.held():
         done = file.resume(job) if values.resume else 0
         if not values.resume:
             file.begin(job)
         if done:
             say(f"{done:,} lines are done")
-        with closing(_translate(values, model, _lines(positional, values.input), done)) as lines:
+        with closing(_translate(values, model, _lines(texts, values.input), done)) as lines:
             file.write(lines)
 
 

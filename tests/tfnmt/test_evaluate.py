@@ -164,6 +164,16 @@ def test_a_report_of_two_models_says_what_got_better_and_worse(
     assert "than the other (" in (tmp_path / "r.md").read_text()
 
 
+@pytest.mark.parametrize("flag", ["--json", "--report"])
+def test_a_file_that_cannot_be_is_told_before_anything_is_translated(
+    call: Call, tiny_run: Path, files: str, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    monkeypatch.setattr(evaluate, "_translate", lambda *_: pytest.fail("translated"))
+    source, _ = files.split(",")
+    with pytest.raises(UserError, match=r"t\.en/below: File exists; name another file"):
+        call(evaluate, f"--model={tiny_run}", f"--test={files}", f"{flag}={source}/below")
+
+
 def test_another_direction_is_refused(
     call: Call, tiny_run: Path, files: str, tmp_path: Path
 ) -> None:

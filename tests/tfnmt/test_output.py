@@ -105,6 +105,19 @@ def test_nothing_of_before_is_left_when_one_begins_anew(file: GrowingFile) -> No
     assert file.path.read_text() == "new\n"
 
 
+def test_it_is_finished_when_it_is_whole_and_not_begun_anew(file: GrowingFile) -> None:
+    assert not file.finished
+    with file.held():
+        file.begin(JOB)
+        assert not file.finished
+        file.write(["one"])
+    assert file.finished
+    with file.held():
+        assert not file.finished
+        file.begin(JOB)
+    assert not file.finished  # the old one is there, and another was begun
+
+
 def test_another_job_is_refused_and_what_is_done_stays(file: GrowingFile) -> None:
     file.begin(JOB)
     file.partial.write_text("one\nhal")

@@ -15,6 +15,7 @@ from tfnmt.run import (
     Run,
     Snapshots,
     check_room,
+    check_writable,
     newest_finished_run,
     snapshot_is_whole,
     write_atomically,
@@ -171,6 +172,23 @@ def test_a_parent_that_is_a_file_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     with pytest.raises(UserError, match="nothing was written"):
         write_atomically(tmp_path / "file" / "below", b"new")
+
+
+def test_what_could_not_be_written_is_told_before(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(UserError, match="below: File exists; name another file"):
+        check_writable(tmp_path / "file" / "below")
+    with pytest.raises(UserError, match="a folder; name a file"):
+        check_writable(tmp_path)
+
+
+def test_looking_whether_a_file_can_be_written_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    for path in (tmp_path / "file", tmp_path / "new", tmp_path / "a" / "b", Path("/dev/null")):
+        check_writable(path)
+    assert names(tmp_path) == ["a", "file"]
+    assert names(tmp_path / "a") == []
+    assert (tmp_path / "file").read_text() == "old"
 
 
 def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path: Path) -> None:

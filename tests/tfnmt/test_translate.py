@@ -305,6 +305,11 @@ def test_what_is_done_is_not_done_again(
     assert (tmp_path / "out").read_text().splitlines() == ["one", "two", *whole[2:]]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
+    call(translate, *arguments, "--resume")
+    assert f"tfnmt: {file.path}: this translation is finished; " in capsys.readouterr().err
+    assert (tmp_path / "out").read_text().splitlines() == ["one", "two", *whole[2:]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
     file.begin(job | {"--seed": 7, "size of the input": 3})
     file.partial.write_text("one\n")
     with pytest.raises(UsageError, match=r"begun with another --seed, size of the input; go on"):
