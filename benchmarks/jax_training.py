@@ -30,13 +30,12 @@ from absl import flags
 from benchmarks.training import configure
 from tfnmt.config import Config
 from tfnmt.data.batches import Batch, Batches
-from tfnmt.data.catalog import open_corpus
+from tfnmt.data.catalog import data_folder, open_corpus
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
 from tfnmt.flags import define_data_dir, run
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import home
 
 Tensor = Any
 Weights = list[Tensor]
@@ -58,7 +57,7 @@ def main(values: Any, positional: list[str]) -> None:
     del positional
     config = configure("reference", [])
     with tempfile.TemporaryDirectory() as cache:
-        corpus = open_corpus(config.data, 1, Path(values.data_dir or home() / "data"))
+        corpus = open_corpus(config.data, 1, data_folder(values.data_dir))
         prepared = prepare(config, corpus, Path(cache))
         batches = Batches(make_plan(config, prepared))
         trainer = JaxTrainer(config, prepared.tokenizer.vocab_size)
