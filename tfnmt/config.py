@@ -384,6 +384,13 @@ def flatten(config: Config) -> dict[str, Any]:
     }
 
 
+ENDS = tuple(
+    f"training.{key}"
+    for key in ("max_steps", "max_epochs", "max_tokens", "max_minutes", "patience")
+)
+"""Keys that say when a training ends, and nothing of what it does until then."""
+
+
 def differing_keys(config: Config, other: Config) -> list[str]:
     """The keys in which two configurations differ."""
     theirs = flatten(other)

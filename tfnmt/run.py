@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfnmt.config import Config, build_config, differing_keys, dump_config, read_tree
+from tfnmt.config import ENDS, Config, build_config, differing_keys, dump_config, read_tree
 from tfnmt.errors import UserError
 from tfnmt.progress import say
 
@@ -176,13 +176,19 @@ class Run:
         return build_config(read_tree(self._config_path))
 
     def check_same(self, config: Config) -> None:
-        """Refuses to go on with another configuration than the run began with."""
-        keys = differing_keys(config, self.config())
+        """Refuses to go on with another configuration than the run has, but for when it ends."""
+        keys = [key for key in differing_keys(config, self.config()) if key not in ENDS]
         if keys:
             raise UserError(
                 f"{self.path}: was started with another {', '.join(keys)}; "
                 "use --run_dir for a new run, or the old values to go on"
             )
+
+    def end_as(self, config: Config) -> None:
+        """Takes over when a configuration ends the training, which is not finished until then."""
+        if config != self.config():
+            write_atomically(self._config_path, dump_config(config).encode())
+            self.summary_path.unlink(missing_ok=True)
 
     def check_same_text(self, prepared: str) -> None:
         """Refuses to go on with other training text than the run began with."""

@@ -56,8 +56,11 @@ def main(values: Any, positional: list[str]) -> None:
         if config.data.batch_tokens == "auto":
             config = _with_budget(config, run_folder.config().data.slots)
         run_folder.check_same(config)
-    if run_folder.finished:
-        say(f"{run_folder.path}: this training is finished; --run_dir begins another")
+    if run_folder.finished and run_folder.config() == config:
+        say(
+            f"{run_folder.path}: this training is finished; with a later end, such as "
+            "--set training.max_epochs=..., it goes on; --run_dir begins another"
+        )
         return
 
     corpus, prepared = read_data(values, config)
@@ -80,6 +83,8 @@ def main(values: Any, positional: list[str]) -> None:
         return _evaluator(transformer, config, prepared.tokenizer.model, val)
 
     with run_folder.held() if is_chief() else nullcontext():
+        if is_chief():
+            run_folder.end_as(config)
         training = Training(config, prepared, plan, run_folder, make_evaluate, values.profile)
         caught = train(training)
     if caught is not None:

@@ -148,6 +148,24 @@ def test_killed_and_resumed_is_never_killed(
     np.testing.assert_array_equal(weights(killed.run), weights(never.run))
 
 
+def test_a_finished_run_that_is_to_end_later_goes_on_as_if_it_had_not_ended(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    straight, longer = Folder(tmp_path / "a"), Folder(tmp_path / "b")
+    settings = {"model__dropout": 0.3, "training__average_last": 3}
+    finish(start(straight, **settings))
+    finish(start(longer, training__max_steps=17, **settings))
+    assert longer.run.finished
+    errors = finish(start(longer, **settings))
+    assert "going on after step 17 " in errors
+    assert longer.losses() == straight.losses()
+    np.testing.assert_array_equal(weights(longer.run), weights(straight.run))
+    assert longer.run.config() == straight.run.config()
+    assert "this training is finished" in finish(start(longer, **settings))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_says_how_to_go_on(
     start: Start, tmp_path: Path, number: signal.Signals

@@ -317,6 +317,19 @@ def test_a_run_keeps_its_configuration_and_tokenizer(tmp_path: Path) -> None:
     assert names(run.path) == ["config.yaml", "prepared", "tokenizer.model"]
 
 
+def test_a_run_may_end_otherwise_than_it_was_to_and_is_not_finished_then(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    run.summary_path.write_text("{}")
+    run.end_as(run.config())
+    assert run.finished
+    ends = {"max_epochs": 50, "max_steps": 7, "max_tokens": 9, "max_minutes": 2.5, "patience": 3}
+    longer = build_config({"training": ends})
+    run.check_same(longer)
+    run.end_as(longer)
+    assert run.config() == longer
+    assert not run.finished
+
+
 def test_a_run_goes_on_with_its_own_configuration_only(tmp_path: Path) -> None:
     run = started(tmp_path)
     run.check_same(Config())
