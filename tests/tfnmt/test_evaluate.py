@@ -152,7 +152,7 @@ def test_a_report_says_what_is_wrong_with_one_model(
     assert "Better than the other" not in page
 
 
-def test_a_report_of_two_models_says_what_got_better_and_worse(
+def test_a_report_of_two_models_shows_what_each_says(
     call: Call, tiny_run: Path, files: str, tmp_path: Path
 ) -> None:
     call(evaluate, f"--model={tiny_run}", f"--test={files}", "--max_length=3",
@@ -161,7 +161,7 @@ def test_a_report_of_two_models_says_what_got_better_and_worse(
     evaluation = json.loads((tmp_path / "e.json").read_text())
     assert evaluation["faults"]["omission"] == 30
     assert set(evaluation["against"]) >= {"faults", "bleu_by_length", "differences"}
-    assert "than the other (" in (tmp_path / "r.md").read_text()
+    assert "\n- against: " in (tmp_path / "r.md").read_text()
 
 
 @pytest.mark.parametrize("flag", ["--json", "--report"])
