@@ -499,7 +499,11 @@ def test_a_countdown_runs_where_the_server_says_when(page: Page, status: int) ->
 
 def test_a_server_that_is_gone_is_told_and_asked_again(page: Page) -> None:
     page.route(TRANSLATE, lambda route: route.abort("connectionrefused"))
-    source(page).fill("text")
+    # The quick search is asked for first; once the good one has failed too, nothing is under way.
+    with page.expect_event(
+        "requestfailed", lambda request: request.post_data_json["mode"] == "beam"
+    ):
+        source(page).fill("text")
     expect(page.locator("#source-error")).to_contain_text("cannot be reached")
     page.unroute(TRANSLATE)
     translating(page, lambda request: answer("there"))
