@@ -122,7 +122,7 @@ def test_pages_of_allowed_sites_may_ask_and_no_others(guarded: Any) -> None:
 
 
 def test_an_answer_that_would_come_too_late_is_refused(start_app: Any, tiny_export: Path) -> None:
-    with start_app(f"--model={tiny_export}", "--deadline=0.01", "--cache=0") as app:
+    with start_app(f"--model={tiny_export}", "--deadline=0.001", "--cache=0") as app:
         app.wait(200)
         answer = app.post(PATH, {"text": [LONG] * 16})
         assert answer.status_code == 504
