@@ -87,19 +87,20 @@ def _search() -> Callable[[Tensor], Tensor]:
     """Sources [B, S] -> translations of exactly so many steps [B, T]."""
     import tensorflow as tf
 
-    from tfnmt.decoding.search import Search, beam_search
+    from tfnmt.decoding.halves import in_halves
+    from tfnmt.decoding.search import Hypotheses, Search, beam_search
     from tfnmt.decoding.step import start
     from tfnmt.model.transformer import Transformer
 
     transformer = Transformer(ModelConfig(d_model=128, d_ff=256), VOCAB_SIZE)
 
-    def search(source: Tensor) -> Tensor:
+    def find(source: Tensor) -> Hypotheses:
         step, cache = start(transformer, source, BEAMS)
         limits = tf.fill([tf.shape(source)[0]], STEPS)
-        return beam_search(step, cache, limits, Search(BOS, EOS, BEAMS, 0.6)).tokens[:, 0]
+        return beam_search(step, cache, limits, Search(BOS, EOS, BEAMS, 0.6))
 
-    spec = tf.TensorSpec([None, None], tf.int32)
-    return tf.function(search, input_signature=[spec], autograph=False)
+    search = in_halves(find, [tf.TensorSpec([None, None], tf.int32)])
+    return lambda source: search(source).tokens[:, 0]
 
 
 def _milliseconds(search: Callable[[Tensor], Tensor], batch: int, lanes: int) -> float:

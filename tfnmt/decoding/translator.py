@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfnmt.config import Config, DecodingConfig, SamplingConfig
 from tfnmt.data.tokenizer import Tokenizer
 from tfnmt.decoding.answers import MISSING
+from tfnmt.decoding.halves import in_halves
 from tfnmt.decoding.search import Cache, Hypotheses, Search, Step, greedy_search, sample
 from tfnmt.decoding.searcher import Searcher, first
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
@@ -51,7 +52,8 @@ class Translator:
         self.nbest = tf.function(self._nbest, input_signature=[TEXT], autograph=False)
         self.tokenize = tf.function(self._tokenize, input_signature=[TEXT], autograph=False)
         self.search = tf.function(self._search, input_signature=[TOKENS], autograph=False)
-        self.beam = tf.function(self._beam, input_signature=[TOKENS, COUNT], autograph=False)
+        self.beam = in_halves(self.searcher.beam, [TOKENS, COUNT])
+        self.beam_of_one = in_halves(self._greedy_search, [TOKENS])
         self.detokenize = tf.function(self._detokenize, input_signature=[TOKENS], autograph=False)
 
     def sampler(self, sampling: SamplingConfig) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
@@ -76,8 +78,7 @@ class Translator:
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
-        found = self.searcher.find(source["tokens"], greedy_search)
-        return self._answer(first(found), source["truncated"])
+        return self._answer(first(self.beam_of_one(source["tokens"])), source["truncated"])
 
     def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
         """tokens [B, S], eos last, padded with 0; truncated [B]."""
@@ -87,9 +88,9 @@ class Translator:
         """tokens [B, S] of sources -> tokens [B, T] of translations; score [B]."""
         return first(self.beam(tokens, 1))
 
-    def _beam(self, tokens: Tensor, count: Tensor) -> Hypotheses:
-        """tokens [B, S] of sources -> K hypotheses, the first `count` the best there are."""
-        return self.searcher.beam(tokens, count)
+    def _greedy_search(self, tokens: Tensor) -> Hypotheses:
+        """tokens [B, S] of sources -> one hypothesis of each."""
+        return self.searcher.find(tokens, greedy_search)
 
     def _detokenize(self, tokens: Tensor) -> dict[str, Tensor]:
         """tokens [B, T] -> translation [B]."""
