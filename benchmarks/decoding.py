@@ -36,7 +36,7 @@ SOURCE_LENGTH = 16
 STEPS = 20
 BEAMS = 4
 BATCHES = (1, 16, 64)
-CALLS = 7
+CALLS = 15
 """Of each lane; the median is a turn."""
 
 FLAGS = flags.FlagValues()
@@ -49,7 +49,7 @@ def main(values: Any, positional: list[str]) -> None:
     """Takes turns and prints."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
-    share_processors(values.lanes)
+    share_processors()
     expect_few_rows()
     import_tensorflow()
     search, ours = _search(), SYSTEM

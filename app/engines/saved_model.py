@@ -13,8 +13,8 @@ from app.errors import UserError
 
 SETTINGS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    # Where the processor has AVX2 and no AVX-512, TensorFlow leaves its faster kernels off.
-    "TF_ENABLE_ONEDNN_OPTS": "1",
+    # On the few rows of a search a call of oneDNN's kernels costs more than it saves: docs/app.md.
+    "TF_ENABLE_ONEDNN_OPTS": "0",
 }
 
 

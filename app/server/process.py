@@ -66,7 +66,7 @@ def serve(settings: Settings) -> None:
     _log_to_stderr()
     metrics = Metrics()
     desk = Desk(settings, _models(settings, metrics), metrics)
-    listener = _listen(settings)
+    listener = listen(settings)
     config = uvicorn.Config(
         create(desk, metrics),
         access_log=False,
@@ -103,9 +103,14 @@ def _models(settings: Settings, metrics: Metrics) -> Models:
     )
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
+    """A socket that listens, and whose connections send at once; UserError where it cannot.
+
+    asyncio has connections send at once only where their socket names its protocol, which those of
+    Python do not: an answer's body would wait 40 ms for the client to confirm the head.
+    """
     try:
-        return socket.create_server(
+        listener = socket.create_server(
             (settings.host, settings.port),
             family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
             backlog=CONNECTIONS,
@@ -113,6 +118,8 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as error:
         place = f"--host={settings.host} --port={settings.port}"
         raise UserError(f"{place}: cannot listen there: {error.strerror}; try another") from error
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    return listener
 
 
 def _log_to_stderr() -> None:
