@@ -64,7 +64,8 @@ class Batcher:
 
     Nothing waits for a batch to fill: a free lane takes what is there, and while all lanes are busy
     batches form by themselves. The row that has waited longest decides task and length; others that
-    are not twice or half as long join it, the nearest first, for all take as long as the longest.
+    are not twice or half as long join it, the nearest first, for all take as long as the longest. A
+    lane takes its share alone: what it leaves has to wait less long for the next one.
     """
 
     def __init__(self, lanes: int, patience: float, observer: Observer | None = None) -> None:
@@ -118,7 +119,8 @@ class Batcher:
         fitting = [j for j in self._waiting if j.task is head.task and j.unlike(head) < MOST_UNLIKE]
         fitting.sort(key=head.unlike)  # stable: first come, first served
         longest = max(job.pieces for job in fitting)
-        batch = fitting[: max(1, min(MAX_ROWS, MAX_PIECES // longest))]
+        share = -(-len(fitting) // self._lanes)
+        batch = fitting[: max(1, min(share, MAX_ROWS, MAX_PIECES // longest))]
         taken = set(batch)
         self._waiting = [job for job in self._waiting if job not in taken]
         return batch

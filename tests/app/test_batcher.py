@@ -67,6 +67,16 @@ def test_what_comes_while_all_lanes_are_busy_becomes_one_batch() -> None:
     run(scenario)
 
 
+def test_a_lane_leaves_the_others_their_share() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(2, 10)
+        worker.free.set()
+        assert await batcher.ask(worker.task, sized(*"abcde")) == [f"{name}!" for name in "abcde"]
+        assert worker.batches == [["a", "b", "c"], ["d"], ["e"]]
+
+    run(scenario)
+
+
 def test_lanes_work_side_by_side() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(2, 10)
