@@ -1,7 +1,7 @@
 """Lanes: batches that are translated, or parts of a batch that are trained on, side by side.
 
 An operation on the few rows of a search gains next to nothing from a second thread, a second batch
-nearly all of it; a training, with more rows, a fifth: docs/performance.md.
+much of it; a training, with more rows, a fifth: docs/performance.md.
 """
 
 import os
@@ -12,10 +12,10 @@ LANES = min(PROCESSORS, 8)
 """At most so many, for each has a batch in memory."""
 
 
-def share_processors(lanes: int = LANES) -> None:
-    """Has that many work side by side; to be called before TensorFlow is imported.
+def share_processors() -> None:
+    """Has lanes work side by side; to be called before TensorFlow is imported.
 
-    An operation gets the threads of one lane of all, also where fewer lanes are used.
+    An operation gets the threads of one lane, also where fewer of them are used.
     """
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(PROCESSORS // LANES))
-    os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(lanes))
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(LANES))

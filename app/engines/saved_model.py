@@ -49,14 +49,14 @@ class SavedModelEngine(Engine):
         return {name: _plain(output.numpy().tolist()) for name, output in outputs.items()}
 
 
-def share_processors(lanes: int) -> None:
-    """A thread an operation, for lanes that work side by side keep the processors busy.
+def share_processors() -> None:
+    """A thread an operation: what works side by side, lanes and halves, keeps the processors busy.
 
     The operations of a sentence are small: to spread one over processors costs more than it saves.
     """
     threading = _import_tensorflow().config.threading
     threading.set_intra_op_parallelism_threads(1)
-    threading.set_inter_op_parallelism_threads(lanes)
+    threading.set_inter_op_parallelism_threads(len(os.sched_getaffinity(0)))
 
 
 def find_version(folder: Path) -> Path:

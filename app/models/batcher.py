@@ -64,8 +64,10 @@ class Batcher:
 
     Nothing waits for a batch to fill: a free lane takes what is there, and while all lanes are busy
     batches form by themselves. The row that has waited longest decides task and length; others that
-    are not twice or half as long join it, the nearest first, for all take as long as the longest. A
-    lane takes its share alone: what it leaves has to wait less long for the next one.
+    are not twice or half as long join it, the nearest first, for all take as long as the longest.
+
+    Lanes that are free together share what is there; one that comes alone takes the part of one
+    lane, and leaves the rest to the next.
     """
 
     def __init__(self, lanes: int, patience: float, observer: Observer | None = None) -> None:
@@ -104,14 +106,18 @@ class Batcher:
 
     def _dispatch(self) -> None:
         """Gives every free lane a batch."""
-        while self._idle and (batch := self._take()):
+        others_come = self._idle == 1
+        while self._idle and (batch := self._take(self._lanes if others_come else self._idle)):
             self._idle -= 1
             work = asyncio.create_task(self._work(batch))
             self._working.add(work)
             work.add_done_callback(self._working.discard)
 
-    def _take(self) -> list[Job]:
-        """The next batch out of the queue; those that nobody waits for any more are dropped."""
+    def _take(self, parts: int) -> list[Job]:
+        """The next batch out of the queue, one of so many parts of what fits together.
+
+        Those that nobody waits for any more are dropped.
+        """
         self._waiting = [job for job in self._waiting if not job.result.done()]
         if not self._waiting:
             return []
@@ -119,7 +125,7 @@ class Batcher:
         fitting = [j for j in self._waiting if j.task is head.task and j.unlike(head) < MOST_UNLIKE]
         fitting.sort(key=head.unlike)  # stable: first come, first served
         longest = max(job.pieces for job in fitting)
-        share = -(-len(fitting) // self._lanes)
+        share = -(-len(fitting) // parts)
         batch = fitting[: max(1, min(share, MAX_ROWS, MAX_PIECES // longest))]
         taken = set(batch)
         self._waiting = [job for job in self._waiting if job not in taken]
@@ -141,7 +147,7 @@ class Batcher:
             self._dispatch()
 
     def _learn(self, batch: list[Job], begun: float) -> None:
-        """From batches that were as large as they could be, how fast work gets done."""
+        """From batches that others waited behind, how fast work gets done; and from faster ones."""
         task, seconds = batch[0].task, time.monotonic() - begun
         pieces = sum(job.pieces for job in batch)
         observed = seconds / pieces

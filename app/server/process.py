@@ -93,7 +93,7 @@ def _models(settings: Settings, metrics: Metrics) -> Models:
         (name, TFServingEngine(url, settings.deadline)) for name, url in settings.backends
     ]
     if folders:
-        share_processors(settings.lanes)
+        share_processors()
     engines += [(name, SavedModelEngine(path, settings.lanes)) for name, path in folders]
     return Models(
         [

@@ -67,12 +67,24 @@ def test_what_comes_while_all_lanes_are_busy_becomes_one_batch() -> None:
     run(scenario)
 
 
-def test_a_lane_leaves_the_others_their_share() -> None:
+def test_lanes_that_are_free_together_share_what_is_there() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(2, 10)
         worker.free.set()
         assert await batcher.ask(worker.task, sized(*"abcde")) == [f"{name}!" for name in "abcde"]
-        assert worker.batches == [["a", "b", "c"], ["d"], ["e"]]
+        assert worker.batches == [["a", "b", "c"], ["d", "e"]]
+
+    run(scenario)
+
+
+def test_a_lane_that_comes_alone_leaves_the_other_its_part() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(2, 10)
+        asked = await start(*(batcher.ask(worker.task, sized(name)) for name in "ab"))
+        asked += await start(batcher.ask(worker.task, sized(*"cdef")))
+        worker.free.set()
+        await asyncio.gather(*asked)
+        assert worker.batches[:3] == [["a"], ["b"], ["c", "d"]]
 
     run(scenario)
 

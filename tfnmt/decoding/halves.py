@@ -9,22 +9,21 @@ from tfnmt.data.tokenizer import PAD
 from tfnmt.decoding.search import Hypotheses
 
 Tensor = Any
-Find = Callable[..., Hypotheses]
-"""Sources [B, S], and what else there may be for all of them -> hypotheses of each."""
+Finds = Callable[..., Hypotheses]
+"""Sources [B, S], padding last, and what else there is for all rows alike -> hypotheses of each."""
 
 MANY = 16
-"""Rows; fewer are not worth a second loop."""
+"""Rows. From here on two loops were measured to take less time than one: docs/performance.md."""
 
 
-def in_halves(find: Find, signature: Sequence[tf.TensorSpec]) -> Find:
+def in_halves(find: Finds, signature: Sequence[tf.TensorSpec]) -> Finds:
     """The graph of a search which takes many rows apart, so that two processors have one half each.
 
-    A search's operations have few rows: two threads that work on two searches do nearly twice as
-    much as two that share each operation of one (docs/performance.md). Rows of like length go
-    together: the shorter half has less padding to read and ends sooner.
+    A search's operations have few rows: two threads get more done with a search each than with
+    each operation of one search shared. Rows of like length go together: the shorter half has less
+    padding to read and ends sooner.
     """
-    # Called three times, and one graph all the same: put in three times, it would take seconds
-    # more to make ready.
+    # One graph that is called three times. Three copies of it would take longer to make ready.
     whole = tf.function(
         find, signature, autograph=False, experimental_attributes={"_noinline": True}
     )
@@ -45,7 +44,7 @@ def _halves(sources: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     lengths = tf.math.count_nonzero(sources, axis=1, dtype=tf.int32)  # [B]
     order = tf.argsort(lengths, stable=True)
     half = tf.shape(order)[0] // 2
-    longest = tf.maximum(lengths[order[half]], 1)  # of the shorter half, or a little more
+    longest = tf.maximum(lengths[order[half - 1]], 1)
     short = tf.gather(sources, order[:half])[:, :longest]
     return short, tf.gather(sources, order[half:]), tf.math.invert_permutation(order)
 

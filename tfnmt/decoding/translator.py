@@ -29,7 +29,7 @@ class Translator:
     penalty) and truncated [B] (whether the source was cut). A text of no pieces gives '' and 0.
 
     `tokenize`, `search` and `detokenize` are the three stages of `translate`, each a graph; `beam`
-    is what `search` and `nbest` both take their hypotheses from.
+    is what `search` and `nbest` both take their hypotheses from, `likeliest` what `greedy` does.
     """
 
     def __init__(
@@ -53,13 +53,14 @@ class Translator:
         self.tokenize = tf.function(self._tokenize, input_signature=[TEXT], autograph=False)
         self.search = tf.function(self._search, input_signature=[TOKENS], autograph=False)
         self.beam = in_halves(self.searcher.beam, [TOKENS, COUNT])
-        self.beam_of_one = in_halves(self._greedy_search, [TOKENS])
+        self.likeliest = in_halves(self._likeliest, [TOKENS])
         self.detokenize = tf.function(self._detokenize, input_signature=[TOKENS], autograph=False)
 
     def sampler(self, sampling: SamplingConfig) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
         """text [B], draws [B, T] between 0 and 1 -> what `translate` gives, drawn piece by piece.
 
-        There is a draw for each piece: T is the most that a translation may have.
+        There is a draw for each piece: T is the most that a translation may have. Each row has
+        draws of its own, so many rows are not taken apart.
         """
 
         def translate(text: Tensor, draws: Tensor) -> dict[str, Tensor]:
@@ -78,7 +79,7 @@ class Translator:
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
-        return self._answer(first(self.beam_of_one(source["tokens"])), source["truncated"])
+        return self._answer(first(self.likeliest(source["tokens"])), source["truncated"])
 
     def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
         """tokens [B, S], eos last, padded with 0; truncated [B]."""
@@ -88,7 +89,7 @@ class Translator:
         """tokens [B, S] of sources -> tokens [B, T] of translations; score [B]."""
         return first(self.beam(tokens, 1))
 
-    def _greedy_search(self, tokens: Tensor) -> Hypotheses:
+    def _likeliest(self, tokens: Tensor) -> Hypotheses:
         """tokens [B, S] of sources -> one hypothesis of each."""
         return self.searcher.find(tokens, greedy_search)
 

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from tfnmt.decoding.halves import MANY
 from tfnmt.exporting.processes import Ask
 
-BATCHES = (1, 4, 16)
+BATCHES = (1, 4, MANY)
+"""Rows; the last are searched in halves."""
+
 SIGNATURES = {
     "serving_default": ("text",),
     "greedy": ("text",),

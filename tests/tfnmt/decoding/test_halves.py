@@ -36,7 +36,7 @@ def rows(sizes: list[int]) -> tf.Tensor:
 @pytest.mark.parametrize(
     "sizes",
     [
-        [3, 20, 0, 7, 7, 1, 12, 5, 9, 2, 20, 4, 0, 11, 6, 8],
+        [3 * row % 21 for row in range(MANY)],
         [2 + 5 * row % 23 for row in range(MANY + 7)],
         [20] + [0] * (MANY - 1),
     ],
@@ -56,10 +56,10 @@ def test_many_rows_are_two_parts_the_shorter_one_with_less_padding() -> None:
         tf.py_function(lambda shape: seen.append(shape.numpy().tolist()), [tf.shape(sources)], [])
         return Hypotheses(sources[:, None], tf.zeros([tf.shape(sources)[0], 1]))
 
-    sources = rows([9, 2, 3] * 6)
+    sources = rows([9, 2] * MANY)
     found = in_halves(find, [SOURCES])(sources)
     assert np.array_equal(found.tokens[:, 0], sources)
-    assert sorted(seen) == [[9, 4], [9, 10]]
+    assert sorted(seen) == [[MANY, 3], [MANY, 10]]
     seen.clear()
     in_halves(find, [SOURCES])(sources[: MANY - 1])
     assert seen == [[MANY - 1, 10]]

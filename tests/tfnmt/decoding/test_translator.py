@@ -76,6 +76,12 @@ def test_order_and_company_of_lines_change_nothing(translator: Translator) -> No
     assert [a.best.text for a in forwards[-3:-1]] == ["", ""]
 
 
+def test_many_rows_are_searched_in_halves(translator: Translator) -> None:
+    for search in (translator.beam, translator.likeliest):
+        operations = search.get_concrete_function().graph.get_operations()
+        assert "If" in {operation.type.removeprefix("Stateless") for operation in operations}
+
+
 def test_one_trace_serves_all_shapes(translator: Translator) -> None:
     for size in (1, 3, 17):
         texts(translator, SENTENCES[:size])
