@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.engines.saved_model import NICER
 from tfnmt.data import toy
 
 SENTENCES = [source for source, _ in islice(toy.pairs("test"), 24)]
@@ -278,6 +280,14 @@ def test_languages_and_settings_are_libretranslates(app: Any) -> None:
 
 
 # Those who look after it.
+
+
+def test_who_takes_requests_goes_before_the_model(app: Any) -> None:
+    app.translate(SENTENCES)
+    threads = list(Path(f"/proc/{app.process.pid}/task").iterdir())
+    nice = {int(path.name): os.getpriority(os.PRIO_PROCESS, int(path.name)) for path in threads}
+    taker = nice.pop(app.process.pid)
+    assert max(nice.values()) == taker + NICER
 
 
 def test_it_says_that_it_lives_and_is_ready(either: Any) -> None:
