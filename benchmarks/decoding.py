@@ -25,7 +25,6 @@ from tfnmt.config import ModelConfig
 from tfnmt.data.tokenizer import BOS, EOS, UNK
 from tfnmt.errors import UsageError
 from tfnmt.flags import run
-from tfnmt.lanes import share_processors
 from tfnmt.quiet import expect_few_rows, import_tensorflow
 
 Tensor = Any
@@ -49,7 +48,6 @@ def main(values: Any, positional: list[str]) -> None:
     """Takes turns and prints."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
-    share_processors()
     expect_few_rows()
     import_tensorflow()
     search, ours = _search(), SYSTEM
