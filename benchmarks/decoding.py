@@ -3,7 +3,8 @@
     python -m benchmarks.decoding [--lanes=1] [--peer='COMMAND'] [--turns=3]
 
 Random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000 pieces; 16 source tokens, beam 4,
-20 steps; 1, 16 and 64 sentences together, ids to ids, in the graph that TensorFlow Serving runs. A
+20 steps; 1, 16 and 64 sentences together, ids to ids: "tfnmt plain" in the graph that TensorFlow
+Serving runs, "tfnmt compiled" by XLA, with the seconds that compiling for such a batch takes. A
 peer is any command that prints JSON lines with "system", "batch_size" and "ms"; all take turns. One
 JSON line a system and batch size: medians of the turns, tokens of the best hypotheses a second.
 
@@ -22,14 +23,16 @@ from absl import flags
 
 from benchmarks.peers import measure
 from tfnmt.config import ModelConfig
-from tfnmt.data.tokenizer import BOS, EOS, UNK
+from tfnmt.data.tokenizer import EOS, UNK
 from tfnmt.errors import UsageError
 from tfnmt.flags import run
 from tfnmt.quiet import expect_few_rows, import_tensorflow
 
 Tensor = Any
+Find = Callable[[Tensor], Tensor]
 
-SYSTEM = "tfnmt plain"
+PLAIN = "tfnmt plain"
+COMPILED = "tfnmt compiled"
 VOCAB_SIZE = 8000
 SOURCE_LENGTH = 16
 STEPS = 20
@@ -50,13 +53,15 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     expect_few_rows()
     import_tensorflow()
-    search, ours = _search(), SYSTEM
-    if values.lanes > 1:
-        ours += f", {values.lanes} lanes"
+    lanes = f", {values.lanes} lanes" if values.lanes > 1 else ""
+    searches = {system + lanes: search for system, search in _searches().items()}
+    compiling = {batch: _seconds(searches[COMPILED + lanes], batch) for batch in BATCHES}
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(values.turns):
-        for batch in BATCHES:
-            times.setdefault((ours, batch), []).append(_milliseconds(search, batch, values.lanes))
+        for system, search in searches.items():
+            for batch in BATCHES:
+                taken = _milliseconds(search, batch, values.lanes)
+                times.setdefault((system, batch), []).append(taken)
         for system, batch, milliseconds in _peers(values.peer):
             times.setdefault((system, batch), []).append(milliseconds)
     medians = {key: statistics.median(turns) for key, turns in times.items()}
@@ -68,9 +73,11 @@ def main(values: Any, positional: list[str]) -> None:
             "beam_size": BEAMS,
             "ms": round(milliseconds, 1),
             "tokens_per_s": round(1e3 * batch * STEPS / milliseconds),
-            "ours_to_theirs": round(milliseconds / medians[ours, batch], 2),
+            "ours_to_theirs": round(milliseconds / medians[PLAIN + lanes, batch], 2),
             "turns": values.turns,
         }
+        if system == COMPILED + lanes:
+            line["compile_s"] = round(compiling[batch], 1)
         print(json.dumps(line), flush=True)
 
 
@@ -81,33 +88,47 @@ def _peers(commands: list[str]) -> Iterator[tuple[str, int, float]]:
             yield line["system"], int(line["batch_size"]), float(line["ms"])
 
 
-def _search() -> Callable[[Tensor], Tensor]:
-    """Sources [B, S] -> translations of exactly so many steps [B, T]."""
+def _searches() -> dict[str, Find]:
+    """Sources [B, S] -> translations of exactly so many steps [B, T], by system."""
     import tensorflow as tf
 
+    from tfnmt.config import DecodingConfig
+    from tfnmt.decoding.compiled import compiled_search
     from tfnmt.decoding.halves import in_halves
-    from tfnmt.decoding.search import Hypotheses, Search, beam_search
-    from tfnmt.decoding.step import start
+    from tfnmt.decoding.searcher import Searcher
     from tfnmt.model.transformer import Transformer
 
     transformer = Transformer(ModelConfig(d_model=128, d_ff=256), VOCAB_SIZE)
+    decoding = DecodingConfig(beam_size=BEAMS, length_penalty=0.6, max_length=STEPS)
+    searcher = Searcher(transformer, decoding)
+    plain = in_halves(searcher.beam, [tf.TensorSpec([None, None], tf.int32)])
+    compiled = compiled_search(searcher)
+    return {
+        PLAIN: lambda source: plain(source).tokens[:, 0],
+        COMPILED: lambda source: compiled(source).tokens[:, 0],
+    }
 
-    def find(source: Tensor) -> Hypotheses:
-        step, cache = start(transformer, source, BEAMS)
-        limits = tf.fill([tf.shape(source)[0]], STEPS)
-        return beam_search(step, cache, limits, Search(BOS, EOS, BEAMS, 0.6))
 
-    search = in_halves(find, [tf.TensorSpec([None, None], tf.int32)])
-    return lambda source: search(source).tokens[:, 0]
-
-
-def _milliseconds(search: Callable[[Tensor], Tensor], batch: int, lanes: int) -> float:
-    """What a batch takes; the first calls, which make kernels, do not count."""
+def _sources(batch: int) -> Tensor:
     import numpy as np
     import tensorflow as tf
 
     random = np.random.default_rng(0)
-    source = tf.constant(random.integers(UNK + 1, VOCAB_SIZE, (batch, SOURCE_LENGTH)), tf.int32)
+    return tf.constant(random.integers(UNK + 1, VOCAB_SIZE, (batch, SOURCE_LENGTH)), tf.int32)
+
+
+def _seconds(search: Find, batch: int) -> float:
+    """What the first call takes, which compiles."""
+    begun = time.perf_counter()
+    search(_sources(batch))
+    return time.perf_counter() - begun
+
+
+def _milliseconds(search: Find, batch: int, lanes: int) -> float:
+    """What a batch takes; the first calls, which make kernels, do not count."""
+    import tensorflow as tf
+
+    source = _sources(batch)
     if not tf.reduce_all(search(source) != EOS):
         raise UsageError("a hypothesis has ended early: these weights and sources do not serve")
     times = []

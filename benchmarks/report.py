@@ -30,6 +30,7 @@ TITLES = {
     "target_tokens_per_s": "target tokens/s",
     "tokens_per_s": "tokens/s",
     "sentences_per_s": "sentences/s",
+    "compile_s": "compiled in, s",
     "ours_to_theirs": "speed of the first to this",
     "share_of_plain_product": "of the plain product's rate",
     "first_translation_s": "first translation, s",

@@ -171,7 +171,7 @@ def _answering(values: Any, model: RunModel | ExportModel) -> "Answering":
 
     if values.nbest:
         return several(graphs, values.nbest)
-    answering = best(graphs["serving_default"])
+    answering = best(graphs.get("alone", graphs["serving_default"]))
     if values.sample:
         answering = sampled(graphs["sample"], model.config.decoding.longest, values.seed)
     return again(answering, graphs["align"]) if values.json else answering

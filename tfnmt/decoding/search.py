@@ -42,6 +42,13 @@ class Search(NamedTuple):
     length_penalty: float  # alpha
     num_hypotheses: int | Tensor = 1  # how many of a row's must be the best there are
     constraints: tuple[Constraint, ...] = ()
+    room: int | Tensor | None = None  # T, where it may not depend on the limits
+
+    def longest(self, limits: Tensor) -> Tensor:
+        """T, []: the largest of the limits, at least 1."""
+        if self.room is not None:
+            return self.room
+        return tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
     def constrained(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
         """[N, V] logits behind tokens [N, T], with -inf for what may not come."""
@@ -117,7 +124,7 @@ def sample(
 
 def _follow(step: Step, cache: Cache, limits: Tensor, search: Search, choose: Choose) -> Hypotheses:
     """One hypothesis a row, [B, 1, T], that goes on as `choose` says."""
-    rows, longest = tf.shape(limits)[0], _longest(limits)
+    rows, longest = tf.shape(limits)[0], search.longest(limits)
     itself = tf.zeros([rows, 1], tf.int32)
 
     def body(*values: Any) -> State:
@@ -212,7 +219,7 @@ def _start(cache: Cache, limits: Tensor, search: Search) -> BeamState:
     """One live hypothesis a row, empty; the other beams have probability 0."""
     rows, beams = tf.shape(limits)[0], search.beam_size
     only_first = tf.where(tf.range(beams) == 0, 0.0, -float("inf"))
-    tokens = tf.zeros([rows, beams, _longest(limits)], tf.int32)
+    tokens = tf.zeros([rows, beams, search.longest(limits)], tf.int32)
     live = Live(
         tokens=tokens,
         last=tf.fill([rows, beams], search.bos),
@@ -288,11 +295,6 @@ def _can_improve(state: BeamState, limits: Tensor, search: Search) -> Tensor:
 
 
 # --- Tensors --------------------------------------------------------------------------------------
-
-
-def _longest(limits: Tensor) -> Tensor:
-    """[]: the largest of the limits, at least 1."""
-    return tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
 
 def _write(tokens: Tensor, new: Tensor, position: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from tfnmt.decoding.constraints import (
     beginning_with,
     without_repeats,
 )
+from tfnmt.decoding.output import OutputProjection, output_projection
 from tfnmt.decoding.search import (
     Cache,
     Hypotheses,
@@ -22,6 +23,7 @@ from tfnmt.decoding.search import (
     greedy_search,
 )
 from tfnmt.decoding.step import start
+from tfnmt.model.cache import Bounded
 from tfnmt.model.transformer import Transformer
 
 Tensor = Any
@@ -42,17 +44,37 @@ class Searcher:
 
     def beam(self, source: Tensor, count: Tensor | int = 1) -> Hypotheses:
         """K hypotheses of sources [B, S], the first `count` the best there are."""
-        beams = self.decoding.beam_size
-        return self.find(source, greedy_search if beams == 1 else beam_search, beams, count)
+        return self.find(source, *self._widest, count)
+
+    def compilable(self, source: Tensor, output: OutputProjection) -> Hypotheses:
+        """What `beam` finds, by shapes that the shape of the sources decides and nothing else.
+
+        A compiler asks for that. Uncompiled it is the slower one: each step attends to all the
+        room that there is for a translation. `output` is that of the transformer.
+        """
+        find, beams = self._widest
+        room = self._most(tf.shape(source)[1])
+        step, cache = start(self.transformer, output, source, beams, Bounded(room))
+        return find(step, cache, self._limits(source), self._search(beams)._replace(room=room))
 
     def find(
         self, source: Tensor, find: Find, beams: int = 1, count: Tensor | int = 1
     ) -> Hypotheses:
         """What a search finds for sources [B, S], eos last."""
-        penalty = self.decoding.length_penalty
-        search = Search(BOS, EOS, beams, penalty, count, self._constraints())
-        step, cache = start(self.transformer, source, beams)
+        output = output_projection(self.transformer)
+        step, cache = start(self.transformer, output, source, beams)
+        search = self._search(beams)._replace(num_hypotheses=count)
         return find(step, cache, self._limits(source), search)
+
+    @property
+    def _widest(self) -> tuple[Find, int]:
+        """The search that was asked for, and its beams."""
+        beams = self.decoding.beam_size
+        return (greedy_search if beams == 1 else beam_search), beams
+
+    def _search(self, beams: int) -> Search:
+        penalty, constraints = self.decoding.length_penalty, self._constraints()
+        return Search(BOS, EOS, beams, penalty, constraints=constraints)
 
     def _constraints(self) -> tuple[Constraint, ...]:
         decoding = self.decoding
@@ -67,15 +89,17 @@ class Searcher:
 
     def _limits(self, source: Tensor) -> Tensor:
         """[B]: the most pieces that a translation may have, eos counted; 0 for a text of none."""
-        pieces = tf.math.count_nonzero(source, axis=1, dtype=tf.int32) - 1  # without eos
-        decoding = self.decoding
-        limits = decoding.max_length or pieces + 1 + decoding.max_extra_length
-        return tf.where(pieces > 0, tf.maximum(limits, self._least_limit), 0)
+        lengths = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
+        return tf.where(lengths > 1, self._most(lengths), 0)
 
-    @property
-    def _least_limit(self) -> int:
-        """The prefix, the least pieces and an eos have room in any case."""
-        return max(len(self.prefix), self.decoding.min_length) + 1
+    def _most(self, length: Tensor) -> Tensor:
+        """The most pieces for sources of a length; both with eos.
+
+        The prefix, the least pieces and an eos have room in any case.
+        """
+        decoding = self.decoding
+        most = decoding.max_length or length + decoding.max_extra_length
+        return tf.maximum(most, max(len(self.prefix), decoding.min_length) + 1)
 
 
 def first(found: Hypotheses) -> dict[str, Tensor]:

@@ -2,17 +2,23 @@
 
 from typing import Any
 
-from tfnmt.decoding.output import output_projection
+from tfnmt.decoding.output import OutputProjection
 from tfnmt.decoding.search import Cache, Step
+from tfnmt.model.cache import GROWING, Room
 from tfnmt.model.transformer import Transformer
 
 Tensor = Any
 
 
-def start(transformer: Transformer, source: Tensor, beams: int) -> tuple[Step, Cache]:
+def start(
+    transformer: Transformer,
+    output: OutputProjection,
+    source: Tensor,
+    beams: int,
+    room: Room = GROWING,
+) -> tuple[Step, Cache]:
     """Reads sources [B, S]; how K = `beams` hypotheses of each go on, and what they begin with."""
-    cache, fixed = transformer.start_search(source, beams)
-    output = output_projection(transformer)
+    cache, fixed = transformer.start_search(source, beams, room)
 
     def step(
         tokens: Tensor, parents: Tensor, position: Tensor, cache: Cache

@@ -69,17 +69,17 @@ class Translator:
 
             source = self.tokenize(text)
             found = self.searcher.find(source["tokens"], find)
-            return self._answer(first(found), source["truncated"])
+            return self.answer(first(found), source["truncated"])
 
         return tf.function(translate, input_signature=[TEXT, DRAWS], autograph=False)
 
     def _translate(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
-        return self._answer(self.search(source["tokens"]), source["truncated"])
+        return self.answer(self.search(source["tokens"]), source["truncated"])
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
-        return self._answer(first(self.likeliest(source["tokens"])), source["truncated"])
+        return self.answer(first(self.likeliest(source["tokens"])), source["truncated"])
 
     def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
         """tokens [B, S], eos last, padded with 0; truncated [B]."""
@@ -117,7 +117,8 @@ class Translator:
         texts = tf.where(scores == MISSING, "", tf.gather(texts, order, batch_dims=1))
         return {"translations": texts, "scores": scores, "truncated": source["truncated"]}
 
-    def _answer(self, found: dict[str, Tensor], truncated: Tensor) -> dict[str, Tensor]:
+    def answer(self, found: dict[str, Tensor], truncated: Tensor) -> dict[str, Tensor]:
+        """What was found for the pieces of texts, as `translate` gives it."""
         text = self.detokenize(found["tokens"])
         return {**text, "score": found["score"], "truncated": truncated}
 

@@ -42,15 +42,17 @@ class RunModel:
         return int(self.weights.parent.name)
 
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
-        """Its graphs, by the names that they have in an export, and `sample`.
+        """Its graphs, by the names that they have in an export, and `sample` and `alone`.
 
         Every translation begins with the prefix.
         """
         translator = self.load_translator(prefix)
+        from tfnmt.decoding.compiled import AloneTranslator
         from tfnmt.decoding.signatures import signatures
 
         sampler = translator.sampler(sampling or SamplingConfig())
-        return {**signatures(translator), "sample": sampler}
+        alone = AloneTranslator(translator).translate
+        return {**signatures(translator), "sample": sampler, "alone": alone}
 
     def load_translator(self, prefix: str = "") -> "Translator":
         """What is behind them."""

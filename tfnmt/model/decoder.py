@@ -7,6 +7,8 @@ in `call`, and remembers keys and values in a cache.
 Letters: B sentences, K hypotheses (beams) of each, T target, S source, D d_model, H heads.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -14,27 +16,13 @@ from keras import ops
 
 from tfnmt.config import ModelConfig
 from tfnmt.model.attention import Joined, join, project_heads
+from tfnmt.model.cache import Cache, KeysValues, Room
 from tfnmt.model.masks import causal_mask
 from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
 
 Tensor = Any
-
-
-class KeysValues(NamedTuple):
-    """What an attention layer attends to: of the memory, or of what was read of the target."""
-
-    keys: Tensor  # [B, H, S, D/H] or [B, H, T * K, D/H]
-    values: Tensor  # the same
-
-
-class Cache(NamedTuple):
-    """What was read of the target in T steps: K tokens a step.
-
-    Keys and values stay where they are: where hypotheses go on from others, only `own` changes.
-    """
-
-    own: Tensor  # [B, K, T * K], 1 where hypothesis k has a token in its past, else 0
-    layers: tuple[KeysValues, ...]
+Put = Callable[[Tensor, Tensor], Tensor]
+"""What was read before, what is new -> both."""
 
 
 class Fixed(NamedTuple):
@@ -43,6 +31,7 @@ class Fixed(NamedTuple):
     memory_mask: Tensor  # [B, 1, 1, S]
     cross: tuple[KeysValues, ...]  # of the memory, a layer
     joined: tuple[Joined, ...]  # the projections of self-attention, a layer
+    room: Room  # in which the cache is kept
 
 
 class DecoderLayer(keras.layers.Layer):
@@ -83,6 +72,7 @@ class DecoderLayer(keras.layers.Layer):
         x: Tensor,
         mask: Tensor,
         past: KeysValues,
+        put: Put,
         joined: Joined,
         cross: KeysValues,
         memory_mask: Tensor,
@@ -90,7 +80,7 @@ class DecoderLayer(keras.layers.Layer):
         """A token of each hypothesis: x [B, K, D] -> [B, K, D], and the past with it."""
         entered = self.self_attention_residual.enter(x)
         query, *new = project_heads(entered, joined, self.self_attention.num_heads)
-        past = KeysValues(*(ops.concatenate(both, axis=2) for both in zip(past, new, strict=True)))
+        past = KeysValues(*map(put, past, new))
         attended = self.self_attention.attend(query, *past, mask)
         x = self.self_attention_residual.leave(x, attended)
         return self._look_over(x, cross, memory_mask, None), past
@@ -170,37 +160,42 @@ class Decoder(keras.layers.Layer):
         projected = project_heads(memory, join(projections), self.num_heads)
         return tuple(map(KeysValues, projected[::2], projected[1::2]))
 
-    def start(self, memory: Tensor, memory_mask: Tensor, beams: int) -> tuple[Cache, Fixed]:
+    def start(
+        self, memory: Tensor, memory_mask: Tensor, beams: int, room: Room
+    ) -> tuple[Cache, Fixed]:
         """What K = `beams` hypotheses begin with: nothing read, and what all steps share."""
-        rows = ops.shape(memory)[0]
+        rows, size = ops.shape(memory)[0], room.steps * beams
         depth = self.d_model // self.num_heads
-        empty = ops.zeros((rows, self.num_heads, 0, depth), dtype=self.compute_dtype)
+        empty = ops.zeros((rows, self.num_heads, size, depth), dtype=self.compute_dtype)
         cache = Cache(
-            own=ops.zeros((rows, beams, 0)),
+            own=ops.zeros((rows, beams, size)),
             layers=tuple(KeysValues(empty, empty) for _ in self.blocks),
         )
         joined = tuple(block.self_attention.join() for block in self.blocks)
-        return cache, Fixed(memory_mask, self.project(memory), joined)
+        return cache, Fixed(memory_mask, self.project(memory), joined, room)
 
-    def step(self, x: Tensor, parents: Tensor, cache: Cache, fixed: Fixed) -> tuple[Tensor, Cache]:
+    def step(
+        self, x: Tensor, parents: Tensor, position: Tensor, cache: Cache, fixed: Fixed
+    ) -> tuple[Tensor, Cache]:
         """The next token of each hypothesis: x [B, K, D] -> hidden [B, K, D], and the cache after.
 
         Hypothesis k goes on from what was hypothesis parents[b, k] a step ago.
         """
-        own = _inherit(cache.own, parents)
-        mask = ops.greater(own, 0)[:, None]  # [B, 1, K, T * K]
+        put = partial(fixed.room.put, position=position)
+        own = _inherit(cache.own, parents, put)
+        mask = ops.greater(own, 0)[:, None]  # [B, 1, K, L * K]
         layers = []
         for block, past, joined, cross in zip(
             self.blocks, cache.layers, fixed.joined, fixed.cross, strict=True
         ):
-            x, past = block.step(x, mask, past, joined, cross, fixed.memory_mask)
+            x, past = block.step(x, mask, past, put, joined, cross, fixed.memory_mask)
             layers.append(past)
         return self.norm(x), Cache(own, tuple(layers))
 
 
-def _inherit(own: Tensor, parents: Tensor) -> Tensor:
-    """[B, K, T * K] -> [B, K, (T + 1) * K]: the past of its parent, and its new token."""
+def _inherit(own: Tensor, parents: Tensor, put: Put) -> Tensor:
+    """[B, K, L * K]: the past of its parent, and its new token."""
     beams = parents.shape[1]
     inherited = ops.matmul(ops.one_hot(parents, beams, dtype=own.dtype), own)
     new = ops.broadcast_to(ops.eye(beams, dtype=own.dtype), (ops.shape(own)[0], beams, beams))
-    return ops.concatenate([inherited, new], axis=2)
+    return put(inherited, new)

@@ -10,7 +10,8 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.decoder import Cache, Decoder, Fixed
+from tfnmt.model.cache import GROWING, Cache, Room
+from tfnmt.model.decoder import Decoder, Fixed
 from tfnmt.model.dropout import Dropout
 from tfnmt.model.embedding import Embedding
 from tfnmt.model.encoder import Encoder
@@ -92,14 +93,14 @@ class Transformer(keras.Model):
         hidden, decoder, cross = self.decoder.attend(x, memory, memory_mask)
         return hidden, Attention(encoder, decoder, cross)
 
-    def start_search(self, source: Tensor, beams: int) -> tuple[Cache, Fixed]:
+    def start_search(self, source: Tensor, beams: int, room: Room = GROWING) -> tuple[Cache, Fixed]:
         """Reads [B, S] ids; what decoding them in steps begins with: (cache, fixed).
 
         cache: what K = `beams` hypotheses have read, which is nothing; each step gives the next.
         fixed: what all steps read.
         """
         memory, memory_mask = self.encode(source)
-        return self.decoder.start(memory, memory_mask, beams)
+        return self.decoder.start(memory, memory_mask, beams, room)
 
     def decode_step(
         self, tokens: Tensor, parents: Tensor, position: Tensor, cache: Cache, fixed: Fixed
@@ -109,7 +110,7 @@ class Transformer(keras.Model):
         Hypothesis k goes on from what was hypothesis parents[b, k] a step ago.
         """
         x = self.target_embedding(tokens) + self._positions(ops.reshape(position, (1,)))
-        return self.decoder.step(x, parents, cache, fixed)
+        return self.decoder.step(x, parents, position, cache, fixed)
 
     def _embed(self, embedding: Embedding, tokens: Tensor) -> Tensor:
         """[B, T] ids -> [B, T, D], with their positions (sections 3.4 and 3.5)."""

@@ -9,6 +9,7 @@ from tfnmt.config import DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.tokenizer import BOS, EOS, Tokenizer, train_tokenizer
 from tfnmt.decoding.forced import token_log_probs
 from tfnmt.decoding.inspector import SHOWN_PIECES, Inspector
+from tfnmt.decoding.output import output_projection
 from tfnmt.decoding.search import Search, beam_search
 from tfnmt.decoding.step import start
 from tfnmt.decoding.translator import Translator
@@ -58,7 +59,9 @@ def test_log_probs_sum_to_what_search_found(translator: Translator, beam_size: i
     source = translator.codec.encode(tf.constant(TEXTS[:2])).tokens
     search = Search(BOS, EOS, beam_size, length_penalty=0.0)
     limits = tf.constant([9, 4])
-    step, cache = start(translator.transformer, source, beam_size)
+    step, cache = start(
+        translator.transformer, output_projection(translator.transformer), source, beam_size
+    )
     tokens, scores = beam_search(step, cache, limits, search)
     log_probs = token_log_probs(translator.transformer, source, tokens[:, 0])
     np.testing.assert_allclose(tf.reduce_sum(log_probs, axis=1), scores[:, 0], atol=1e-4)

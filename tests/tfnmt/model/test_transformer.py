@@ -10,6 +10,7 @@ from keras import ops
 
 from tfnmt.config import ModelConfig
 from tfnmt.model.attention import attention_weights
+from tfnmt.model.cache import GROWING, Bounded, Room
 from tfnmt.model.decoder import DecoderLayer
 from tfnmt.model.encoder import EncoderLayer
 from tfnmt.model.masks import causal_mask
@@ -59,10 +60,13 @@ def test_step_by_step_gives_the_logits_of_the_whole(model: Transformer) -> None:
         close(model.logits(hidden)[:, 0], whole[:, position])
 
 
-def test_hypotheses_read_their_own_past_whoever_they_go_on_from(model: Transformer) -> None:
+@pytest.mark.parametrize("room", [GROWING, Bounded(7)], ids=["growing", "bounded"])
+def test_hypotheses_read_their_own_past_whoever_they_go_on_from(
+    model: Transformer, room: Room
+) -> None:
     """K tokens a step and random parents give what each hypothesis gives alone."""
     random, beams, rows = np.random.default_rng(0), 3, len(SOURCE)
-    cache, fixed = model.start_search(SOURCE, beams)
+    cache, fixed = model.start_search(SOURCE, beams, room)
     pasts = np.zeros((rows, beams, 0), "int32")
     for position in range(5):
         parents = random.integers(0, beams, (rows, beams)).astype("int32")

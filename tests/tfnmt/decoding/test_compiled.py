@@ -1,0 +1,119 @@
+"""Compiled searches on random weights: what they find is what the plain search finds."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfnmt.config import DecodingConfig, ModelConfig, TokenizerConfig
+from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
+from tfnmt.decoding import compiled
+from tfnmt.decoding.compiled import AloneTranslator, compiled_search
+from tfnmt.decoding.searcher import Searcher
+from tfnmt.decoding.translator import Translator
+from tfnmt.model.transformer import Transformer
+
+WORDS = "the old dog sees a cat and runs home because it rains today in town".split()  # noqa: SIM905
+RANDOM = np.random.default_rng(0)
+SENTENCES = [" ".join(RANDOM.choice(WORDS, size)) for size in (1, 5, 9, 12, 20, 3)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer_model() -> bytes:
+    return train_tokenizer(SENTENCES * 5, TokenizerConfig(vocab_size=300))
+
+
+@pytest.fixture(scope="module")
+def transformer(tokenizer_model: bytes) -> Transformer:
+    keras.utils.set_random_seed(1)
+    config = ModelConfig(
+        num_encoder_layers=1, num_decoder_layers=2, d_model=32, num_heads=2, d_ff=32
+    )
+    return Transformer(config, Tokenizer(tokenizer_model).vocab_size)
+
+
+@pytest.mark.parametrize(
+    ("changes", "prefix"),
+    [
+        ({}, []),
+        ({"beam_size": 1}, []),
+        ({"max_length": 5}, []),
+        ({"min_length": 6, "no_repeat_ngram": 2}, [7, 9]),
+    ],
+    ids=["beam", "greedy", "cut", "constraints"],
+)
+def test_what_is_compiled_finds_what_the_plain_search_finds(
+    transformer: Transformer, tokenizer_model: bytes, changes: dict[str, Any], prefix: list[int]
+) -> None:
+    decoding = DecodingConfig(max_extra_length=8).model_copy(update=changes)
+    searcher = Searcher(transformer, decoding, prefix)
+    codec = Translator(transformer, tokenizer_model, decoding).codec
+    sources = codec.encode(tf.constant([*SENTENCES, ""])).tokens
+    plain = searcher.beam(sources)
+    found = compiled_search(searcher)(tf.pad(sources, [[0, 0], [0, 3]]))
+    longest = plain.tokens.shape[2]
+    assert np.array_equal(found.tokens[:, 0, :longest], plain.tokens[:, 0])
+    assert not np.any(found.tokens[:, 0, longest:])
+    assert np.allclose(found.scores[:, 0], plain.scores[:, 0], atol=1e-5)
+
+
+class Watched(AloneTranslator):
+    """Notes the shapes that were searched compiled."""
+
+    def __init__(self, translator: Translator) -> None:
+        super().__init__(translator)
+        self.shapes: list[list[int]] = []
+        search = self._search
+
+        def watched(source: tf.Tensor) -> Any:
+            self.shapes.append(source.shape.as_list())
+            return search(source)
+
+        self._search = watched
+
+
+@pytest.fixture
+def alone(transformer: Transformer, tokenizer_model: bytes) -> Watched:
+    return Watched(Translator(transformer, tokenizer_model, DecodingConfig(max_extra_length=8)))
+
+
+def test_texts_that_come_alone_are_compiled_for_when_it_is_worth_it(
+    alone: Watched, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tf.constant([SENTENCES[1]])
+    plain = alone.translate(text)
+    alone.translate(text)
+    assert alone.shapes == []
+    monkeypatch.setattr(compiled, "COMPILING", 0.0)
+    found = alone.translate(text)
+    assert alone.shapes == [[1, compiled.PIECES]]
+    for name in ("translation", "truncated"):
+        assert found[name].numpy() == plain[name].numpy()
+    assert found["score"].numpy() == pytest.approx(plain["score"].numpy(), abs=1e-5)
+
+
+def test_each_length_is_compiled_for_by_itself_and_is_said(
+    alone: Watched, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiled, "COMPILING", 0.0)
+    short, long = tf.constant(["dog"]), tf.constant([" ".join(WORDS * 2)])
+    for text in (short, long, short, long, short):
+        alone.translate(text)
+    said = capsys.readouterr().err
+    lengths = [shape[1] for shape in alone.shapes]
+    assert lengths[0] == compiled.PIECES < lengths[1]
+    assert lengths == [lengths[0], lengths[1], lengths[0]]
+    assert [f"of up to {length - 1} pieces" in said for length in lengths[:2]] == [True, True]
+
+
+def test_texts_that_come_together_go_the_plain_way(
+    alone: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "COMPILING", -1.0)
+    together = alone.translate(tf.constant(SENTENCES))["translation"].numpy()
+    assert alone.shapes == []
+    one_by_one = [alone.translate(tf.constant([text]))["translation"] for text in SENTENCES]
+    assert [text.numpy()[0] for text in one_by_one] == together.tolist()
+    assert len(alone.shapes) == len(SENTENCES)
