@@ -29,6 +29,7 @@ HOW_TO = {
     "language-pair": ".cache/prepared",
     "back-translate": "runs/with-mono/summary.json",
     "distil": "runs/small/summary.json",
+    "diversify": "runs/diversified/summary.json",
     "reproduce": "my-en-de.tar.gz",
     "comet": "test.out",
     "serve": "export/ctranslate2/en_de/model.bin",
