@@ -2,6 +2,8 @@
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +15,7 @@ from tfnmt.decoding.translator import Translator
 from tfnmt.progress import say
 
 Tensor = Any
+Compiled = Callable[[Tensor], Hypotheses]
 
 PIECES = 16
 """Sources are filled up to a multiple of it: each length that is searched is compiled."""
@@ -32,7 +35,6 @@ class AloneTranslator:
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
-        self._search = compiled_search(translator.searcher)
         self._seconds = defaultdict[int, float](float)  # of plain searches, by padded length
 
     def translate(self, text: Tensor) -> dict[str, Tensor]:
@@ -49,6 +51,10 @@ class AloneTranslator:
             found = self._search_plainly(tokens, length)
         return self.translator.answer(found, source["truncated"])
 
+    @cached_property
+    def _search(self) -> Compiled:
+        return compiled_search(self.translator.searcher)
+
     def _search_plainly(self, tokens: Tensor, length: int) -> dict[str, Tensor]:
         begun = time.monotonic()
         found = self.translator.search(tokens)
@@ -58,7 +64,7 @@ class AloneTranslator:
         return found
 
 
-def compiled_search(searcher: Searcher) -> tf.types.experimental.PolymorphicFunction:
+def compiled_search(searcher: Searcher) -> Compiled:
     """Sources [B, S] -> hypotheses [B, K, T]; every shape of sources is compiled by itself.
 
     The weights are taken as they are now: the output embedding is laid out once, and not by every
@@ -72,4 +78,5 @@ def compiled_search(searcher: Searcher) -> tf.types.experimental.PolymorphicFunc
         # Read here, and not by every step.
         return searcher.compilable(source, OutputProjection(*map(tf.convert_to_tensor, output)))
 
-    return tf.function(search, jit_compile=True, autograph=False)
+    graph: Compiled = tf.function(search, jit_compile=True, autograph=False)
+    return graph

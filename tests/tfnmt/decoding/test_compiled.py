@@ -11,6 +11,7 @@ from tfnmt.config import DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.decoding import compiled
 from tfnmt.decoding.compiled import AloneTranslator, compiled_search
+from tfnmt.decoding.search import Hypotheses
 from tfnmt.decoding.searcher import Searcher
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.transformer import Transformer
@@ -59,61 +60,68 @@ def test_what_is_compiled_finds_what_the_plain_search_finds(
     assert np.allclose(found.scores[:, 0], plain.scores[:, 0], atol=1e-5)
 
 
-class Watched(AloneTranslator):
-    """Notes the shapes that were searched compiled."""
-
-    def __init__(self, translator: Translator) -> None:
-        super().__init__(translator)
-        self.shapes: list[list[int]] = []
-        search = self._search
-
-        def watched(source: tf.Tensor) -> Any:
-            self.shapes.append(source.shape.as_list())
-            return search(source)
-
-        self._search = watched
+@pytest.fixture
+def alone(transformer: Transformer, tokenizer_model: bytes) -> AloneTranslator:
+    decoding = DecodingConfig(max_extra_length=8)
+    return AloneTranslator(Translator(transformer, tokenizer_model, decoding))
 
 
 @pytest.fixture
-def alone(transformer: Transformer, tokenizer_model: bytes) -> Watched:
-    return Watched(Translator(transformer, tokenizer_model, DecodingConfig(max_extra_length=8)))
+def shapes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Those that are searched compiled, as they come."""
+    seen = []
+
+    def watched(searcher: Searcher) -> compiled.Compiled:
+        search = compiled_search(searcher)
+
+        def note(source: tf.Tensor) -> Hypotheses:
+            seen.append(source.shape.as_list())
+            return search(source)
+
+        return note
+
+    monkeypatch.setattr(compiled, "compiled_search", watched)
+    return seen
 
 
 def test_texts_that_come_alone_are_compiled_for_when_it_is_worth_it(
-    alone: Watched, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    alone: AloneTranslator, shapes: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = tf.constant([SENTENCES[1]])
     plain = alone.translate(text)
     alone.translate(text)
-    assert alone.shapes == []
+    assert shapes == []
     monkeypatch.setattr(compiled, "COMPILING", 0.0)
     found = alone.translate(text)
-    assert alone.shapes == [[1, compiled.PIECES]]
+    assert shapes == [[1, compiled.PIECES]]
     for name in ("translation", "truncated"):
         assert found[name].numpy() == plain[name].numpy()
     assert found["score"].numpy() == pytest.approx(plain["score"].numpy(), abs=1e-5)
 
 
 def test_each_length_is_compiled_for_by_itself_and_is_said(
-    alone: Watched, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    alone: AloneTranslator,
+    shapes: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(compiled, "COMPILING", 0.0)
     short, long = tf.constant(["dog"]), tf.constant([" ".join(WORDS * 2)])
     for text in (short, long, short, long, short):
         alone.translate(text)
     said = capsys.readouterr().err
-    lengths = [shape[1] for shape in alone.shapes]
+    lengths = [shape[1] for shape in shapes]
     assert lengths[0] == compiled.PIECES < lengths[1]
     assert lengths == [lengths[0], lengths[1], lengths[0]]
     assert [f"of up to {length - 1} pieces" in said for length in lengths[:2]] == [True, True]
 
 
 def test_texts_that_come_together_go_the_plain_way(
-    alone: Watched, monkeypatch: pytest.MonkeyPatch
+    alone: AloneTranslator, shapes: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "COMPILING", -1.0)
     together = alone.translate(tf.constant(SENTENCES))["translation"].numpy()
-    assert alone.shapes == []
+    assert shapes == []
     one_by_one = [alone.translate(tf.constant([text]))["translation"] for text in SENTENCES]
     assert [text.numpy()[0] for text in one_by_one] == together.tolist()
-    assert len(alone.shapes) == len(SENTENCES)
+    assert len(shapes) == len(SENTENCES)
