@@ -54,8 +54,9 @@ def main(values: Any, positional: list[str]) -> None:
     expect_few_rows()
     import_tensorflow()
     lanes = f", {values.lanes} lanes" if values.lanes > 1 else ""
-    searches = {system + lanes: search for system, search in _searches().items()}
-    compiling = {batch: _seconds(searches[COMPILED + lanes], batch) for batch in BATCHES}
+    plain, compiled = PLAIN + lanes, COMPILED + lanes
+    searches = dict(zip((plain, compiled), _searches(), strict=True))
+    compiling = {batch: _seconds(searches[compiled], batch) for batch in BATCHES}
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(values.turns):
         for system, search in searches.items():
@@ -73,10 +74,10 @@ def main(values: Any, positional: list[str]) -> None:
             "beam_size": BEAMS,
             "ms": round(milliseconds, 1),
             "tokens_per_s": round(1e3 * batch * STEPS / milliseconds),
-            "ours_to_theirs": round(milliseconds / medians[PLAIN + lanes, batch], 2),
+            "ours_to_theirs": round(milliseconds / medians[plain, batch], 2),
             "turns": values.turns,
         }
-        if system == COMPILED + lanes:
+        if system == compiled:
             line["compile_s"] = round(compiling[batch], 1)
         print(json.dumps(line), flush=True)
 
@@ -88,8 +89,8 @@ def _peers(commands: list[str]) -> Iterator[tuple[str, int, float]]:
             yield line["system"], int(line["batch_size"]), float(line["ms"])
 
 
-def _searches() -> dict[str, Find]:
-    """Sources [B, S] -> translations of exactly so many steps [B, T], by system."""
+def _searches() -> tuple[Find, Find]:
+    """Plain and compiled: sources [B, S] -> translations of exactly so many steps [B, T]."""
     import tensorflow as tf
 
     from tfnmt.config import DecodingConfig
@@ -103,10 +104,10 @@ def _searches() -> dict[str, Find]:
     searcher = Searcher(transformer, decoding)
     plain = in_halves(searcher.beam, [tf.TensorSpec([None, None], tf.int32)])
     compiled = compiled_search(searcher)
-    return {
-        PLAIN: lambda source: plain(source).tokens[:, 0],
-        COMPILED: lambda source: compiled(source).tokens[:, 0],
-    }
+    return (
+        lambda source: plain(source).tokens[:, 0],
+        lambda source: compiled(source).tokens[:, 0],
+    )
 
 
 def _sources(batch: int) -> Tensor:

@@ -171,7 +171,8 @@ def _answering(values: Any, model: RunModel | ExportModel) -> "Answering":
 
     if values.nbest:
         return several(graphs, values.nbest)
-    answering = best(graphs.get("alone", graphs["serving_default"]))
+    name = "alone" if "alone" in graphs and not values.input else "serving_default"
+    answering = best(graphs[name])
     if values.sample:
         answering = sampled(graphs["sample"], model.config.decoding.longest, values.seed)
     return again(answering, graphs["align"]) if values.json else answering

@@ -4,11 +4,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import tensorflow as tf
 
-from tfnmt.decoding.output import OutputProjection, output_projection
+from tfnmt.decoding.output import output_projection
 from tfnmt.decoding.search import Hypotheses
 from tfnmt.decoding.searcher import Searcher, first
 from tfnmt.decoding.translator import Translator
@@ -21,26 +22,34 @@ PIECES = 16
 """Sources are filled up to a multiple of it: each length that is searched is compiled."""
 
 COMPILING = 3.0
-"""Seconds that compiling for one length takes, more or less."""
+"""Seconds that compiling for one length takes, more or less, where the model is small."""
 
 
 class AloneTranslator:
     """`Translator.translate`, faster for texts that come one at a time and many of them.
 
     The operations of a search are small, and calling them takes most of the time; compiled they are
-    few. It takes seconds, so it is done for a length once texts of that length have been searched
-    for as long as that: whoever has a few never pays, and nobody pays more than double. Texts that
-    come together go the plain way, which halves and lanes make the faster one for them.
+    fewer. It takes seconds, so it is done for a length once texts of that length have been searched
+    for as long as that: whoever has a few never pays. Texts that come together, in a batch or from
+    several threads, go the plain way, which halves and lanes make the faster one for them.
     """
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
+        self._turn = Lock()
         self._seconds = defaultdict[int, float](float)  # of plain searches, by padded length
+        self._ready = False
 
     def translate(self, text: Tensor) -> dict[str, Tensor]:
         """What `Translator.translate` gives."""
-        if len(text) != 1:
+        if len(text) != 1 or not self._turn.acquire(blocking=False):
             return self.translator.translate(text)
+        try:
+            return self._translate_alone(text)
+        finally:
+            self._turn.release()
+
+    def _translate_alone(self, text: Tensor) -> dict[str, Tensor]:
         source = self.translator.tokenize(text)
         tokens = source["tokens"]  # [1, S]
         length = -(-tokens.shape[1] // PIECES) * PIECES
@@ -51,32 +60,30 @@ class AloneTranslator:
             found = self._search_plainly(tokens, length)
         return self.translator.answer(found, source["truncated"])
 
-    @cached_property
-    def _search(self) -> Compiled:
-        return compiled_search(self.translator.searcher)
-
     def _search_plainly(self, tokens: Tensor, length: int) -> dict[str, Tensor]:
         begun = time.monotonic()
         found = self.translator.search(tokens)
-        self._seconds[length] += time.monotonic() - begun
+        if self._ready:
+            self._seconds[length] += time.monotonic() - begun
+        self._ready = True  # The first search makes the plain graph, which takes seconds as well.
         if self._seconds[length] > COMPILING:
             say(f"the search for texts of up to {length - 1} pieces is compiled for the next one")
         return found
+
+    @cached_property
+    def _search(self) -> Compiled:
+        return compiled_search(self.translator.searcher)
 
 
 def compiled_search(searcher: Searcher) -> Compiled:
     """Sources [B, S] -> hypotheses [B, K, T]; every shape of sources is compiled by itself.
 
-    The weights are taken as they are now: the output embedding is laid out once, and not by every
-    search, of one text's time a tenth.
+    The output embedding is laid out once, and not by every search: it must not change any more.
     """
-    output = [
-        tf.Variable(part, trainable=False) for part in output_projection(searcher.transformer)
-    ]
+    output = output_projection(searcher.transformer)
 
     def search(source: Tensor) -> Hypotheses:
-        # Read here, and not by every step.
-        return searcher.compilable(source, OutputProjection(*map(tf.convert_to_tensor, output)))
+        return searcher.compilable(source, output)
 
     graph: Compiled = tf.function(search, jit_compile=True, autograph=False)
     return graph

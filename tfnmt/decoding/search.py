@@ -42,12 +42,12 @@ class Search(NamedTuple):
     length_penalty: float  # alpha
     num_hypotheses: int | Tensor = 1  # how many of a row's must be the best there are
     constraints: tuple[Constraint, ...] = ()
-    room: int | Tensor | None = None  # T, where it may not depend on the limits
+    steps: Tensor | None = None  # T, where it may not depend on the limits
 
     def longest(self, limits: Tensor) -> Tensor:
-        """T, []: the largest of the limits, at least 1."""
-        if self.room is not None:
-            return self.room
+        """T, []: `steps` where it is given, or the largest of the limits, at least 1."""
+        if self.steps is not None:
+            return self.steps
         return tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
     def constrained(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:

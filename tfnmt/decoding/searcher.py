@@ -44,7 +44,7 @@ class Searcher:
 
     def beam(self, source: Tensor, count: Tensor | int = 1) -> Hypotheses:
         """K hypotheses of sources [B, S], the first `count` the best there are."""
-        return self.find(source, *self._widest, count)
+        return self.find(source, *self._asked, count)
 
     def compilable(self, source: Tensor, output: OutputProjection) -> Hypotheses:
         """What `beam` finds, by shapes that the shape of the sources decides and nothing else.
@@ -52,10 +52,10 @@ class Searcher:
         A compiler asks for that. Uncompiled it is the slower one: each step attends to all the
         room that there is for a translation. `output` is that of the transformer.
         """
-        find, beams = self._widest
-        room = self._most(tf.shape(source)[1])
-        step, cache = start(self.transformer, output, source, beams, Bounded(room))
-        return find(step, cache, self._limits(source), self._search(beams)._replace(room=room))
+        find, beams = self._asked
+        steps = self._most(tf.shape(source)[1])
+        step, cache = start(self.transformer, output, source, beams, Bounded(steps))
+        return find(step, cache, self._limits(source), self._search(beams)._replace(steps=steps))
 
     def find(
         self, source: Tensor, find: Find, beams: int = 1, count: Tensor | int = 1
@@ -67,7 +67,7 @@ class Searcher:
         return find(step, cache, self._limits(source), search)
 
     @property
-    def _widest(self) -> tuple[Find, int]:
+    def _asked(self) -> tuple[Find, int]:
         """The search that was asked for, and its beams."""
         beams = self.decoding.beam_size
         return (greedy_search if beams == 1 else beam_search), beams

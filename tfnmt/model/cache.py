@@ -1,6 +1,6 @@
 """What a decoder remembers of the target that it has read, in a search of K tokens a step.
 
-Letters: B sentences, K hypotheses (beams) of each, H heads, D d_model, T steps, L steps that there
+Letters: B sentences, K hypotheses (beams) of each, H heads, D d_model, S source, R steps that there
 is room for.
 """
 
@@ -16,7 +16,7 @@ Tensor = Any
 class KeysValues(NamedTuple):
     """What an attention layer attends to: of the memory, or of what was read of the target."""
 
-    keys: Tensor  # [B, H, S, D/H] or [B, H, L * K, D/H]
+    keys: Tensor  # [B, H, S, D/H] or [B, H, R * K, D/H]
     values: Tensor  # the same
 
 
@@ -26,7 +26,7 @@ class Cache(NamedTuple):
     Keys and values stay where they are: where hypotheses go on from others, only `own` changes.
     """
 
-    own: Tensor  # [B, K, L * K], 1 where hypothesis k has a token in its past, else 0
+    own: Tensor  # [B, K, R * K], 1 where hypothesis k has a token in its past, else 0
     layers: tuple[KeysValues, ...]
 
 
@@ -34,18 +34,17 @@ class Room(ABC):
     """How much a cache has room for, and how K tokens are put into it."""
 
     steps: Tensor | int
-    """L, where a search begins."""
+    """R, where a search begins."""
 
     @abstractmethod
     def put(self, past: Tensor, new: Tensor, position: Tensor) -> Tensor:
-        """[B, *, L * K, ...] of before and [B, *, K, ...] of a step -> [B, *, L * K, ...]."""
+        """[B, *, R * K, ...] of before and [B, *, K, ...] of a step -> [B, *, R * K, ...]."""
 
 
-@dataclass(frozen=True)
 class Growing(Room):
     """Room for what was read and nothing else: nothing is attended to in vain."""
 
-    steps: int = 0
+    steps = 0
 
     def put(self, past: Tensor, new: Tensor, position: Tensor) -> Tensor:
         """Behind what is there."""

@@ -4,7 +4,8 @@ It runs in two ways that give the same numbers: `call` reads a whole target at o
 forcing), `step` reads the next token of K hypotheses a sentence, which stand where positions stand
 in `call`, and remembers keys and values in a cache.
 
-Letters: B sentences, K hypotheses (beams) of each, T target, S source, D d_model, H heads.
+Letters: B sentences, K hypotheses (beams) of each, T target, S source, D d_model, H heads, R steps
+that a cache has room for.
 """
 
 from collections.abc import Callable
@@ -183,7 +184,7 @@ class Decoder(keras.layers.Layer):
         """
         put = partial(fixed.room.put, position=position)
         own = _inherit(cache.own, parents, put)
-        mask = ops.greater(own, 0)[:, None]  # [B, 1, K, L * K]
+        mask = ops.greater(own, 0)[:, None]  # [B, 1, K, R * K]
         layers = []
         for block, past, joined, cross in zip(
             self.blocks, cache.layers, fixed.joined, fixed.cross, strict=True
@@ -194,7 +195,7 @@ class Decoder(keras.layers.Layer):
 
 
 def _inherit(own: Tensor, parents: Tensor, put: Put) -> Tensor:
-    """[B, K, L * K]: the past of its parent, and its new token."""
+    """[B, K, R * K]: the past of its parent, and its new token."""
     beams = parents.shape[1]
     inherited = ops.matmul(ops.one_hot(parents, beams, dtype=own.dtype), own)
     new = ops.broadcast_to(ops.eye(beams, dtype=own.dtype), (ops.shape(own)[0], beams, beams))

@@ -1,5 +1,9 @@
 """Compiled searches on random weights: what they find is what the plain search finds."""
 
+import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -13,6 +17,7 @@ from tfnmt.decoding import compiled
 from tfnmt.decoding.compiled import AloneTranslator, compiled_search
 from tfnmt.decoding.search import Hypotheses
 from tfnmt.decoding.searcher import Searcher
+from tfnmt.decoding.text import TextCodec
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.transformer import Transformer
 
@@ -50,7 +55,7 @@ def test_what_is_compiled_finds_what_the_plain_search_finds(
 ) -> None:
     decoding = DecodingConfig(max_extra_length=8).model_copy(update=changes)
     searcher = Searcher(transformer, decoding, prefix)
-    codec = Translator(transformer, tokenizer_model, decoding).codec
+    codec = TextCodec(tokenizer_model, decoding.max_source_length)
     sources = codec.encode(tf.constant([*SENTENCES, ""])).tokens
     plain = searcher.beam(sources)
     found = compiled_search(searcher)(tf.pad(sources, [[0, 0], [0, 3]]))
@@ -88,6 +93,7 @@ def test_texts_that_come_alone_are_compiled_for_when_it_is_worth_it(
     alone: AloneTranslator, shapes: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = tf.constant([SENTENCES[1]])
+    monkeypatch.setattr(compiled, "COMPILING", math.inf)
     plain = alone.translate(text)
     alone.translate(text)
     assert shapes == []
@@ -107,21 +113,60 @@ def test_each_length_is_compiled_for_by_itself_and_is_said(
 ) -> None:
     monkeypatch.setattr(compiled, "COMPILING", 0.0)
     short, long = tf.constant(["dog"]), tf.constant([" ".join(WORDS * 2)])
-    for text in (short, long, short, long, short):
+    for text in (short, short, long, short, long):
         alone.translate(text)
-    said = capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()
     lengths = [shape[1] for shape in shapes]
     assert lengths[0] == compiled.PIECES < lengths[1]
-    assert lengths == [lengths[0], lengths[1], lengths[0]]
-    assert [f"of up to {length - 1} pieces" in said for length in lengths[:2]] == [True, True]
+    assert len(said) == len(lengths) == 2
+    assert all(
+        f"up to {length - 1} pieces" in line for length, line in zip(lengths, said, strict=True)
+    )
+
+
+def test_what_the_first_search_takes_to_get_ready_does_not_count(
+    alone: AloneTranslator, shapes: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "COMPILING", 0.0)
+    for _ in range(2):
+        alone.translate(tf.constant(["dog"]))
+    assert shapes == []
+    alone.translate(tf.constant(["dog"]))
+    assert shapes == [[1, compiled.PIECES]]
 
 
 def test_texts_that_come_together_go_the_plain_way(
     alone: AloneTranslator, shapes: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "COMPILING", -1.0)
-    together = alone.translate(tf.constant(SENTENCES))["translation"].numpy()
+    lines = [*SENTENCES, ""]
+    together = alone.translate(tf.constant(lines))["translation"].numpy()
     assert shapes == []
-    one_by_one = [alone.translate(tf.constant([text]))["translation"] for text in SENTENCES]
+    one_by_one = [alone.translate(tf.constant([text]))["translation"] for text in lines]
     assert [text.numpy()[0] for text in one_by_one] == together.tolist()
-    assert len(shapes) == len(SENTENCES)
+    assert len(shapes) == len(lines)
+
+
+def test_of_several_threads_one_is_alone(
+    alone: AloneTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one searches compiled, another does not wait for it."""
+    both = threading.Barrier(2, timeout=60)
+
+    def slow(searcher: Searcher) -> compiled.Compiled:
+        def search(source: tf.Tensor) -> Hypotheses:
+            both.wait()
+            return searcher.beam(source)
+
+        return search
+
+    monkeypatch.setattr(compiled, "compiled_search", slow)
+    monkeypatch.setattr(compiled, "COMPILING", -1.0)
+    text = tf.constant([SENTENCES[2]])
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(alone.translate, text)
+        while not alone._turn.locked():
+            time.sleep(0.001)
+        second = alone.translate(text)
+        both.wait()
+        assert first.result()["translation"].numpy() == second["translation"].numpy()
