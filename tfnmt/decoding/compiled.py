@@ -37,7 +37,7 @@ class AloneTranslator:
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
         self._turn = Lock()
-        self._seconds = defaultdict[int, float](float)  # of plain searches, by padded length
+        self._seconds = defaultdict[int, float](float)  # spent plainly, by padded length
         self._ready = False
 
     def translate(self, text: Tensor) -> dict[str, Tensor]:
@@ -53,22 +53,20 @@ class AloneTranslator:
         source = self.translator.tokenize(text)
         tokens = source["tokens"]  # [1, S]
         length = -(-tokens.shape[1] // PIECES) * PIECES
-        if self._seconds[length] > COMPILING:
-            padded = tf.pad(tokens, [[0, 0], [0, length - tokens.shape[1]]])
-            found = first(self._search(padded))
-        else:
-            found = self._search_plainly(tokens, length)
-        return self.translator.answer(found, source["truncated"])
+        if self._seconds[length] <= COMPILING:
+            return self._translate_plainly(text, length)
+        padded = tf.pad(tokens, [[0, 0], [0, length - tokens.shape[1]]])
+        return self.translator.answer(first(self._search(padded)), source["truncated"])
 
-    def _search_plainly(self, tokens: Tensor, length: int) -> dict[str, Tensor]:
+    def _translate_plainly(self, text: Tensor, length: int) -> dict[str, Tensor]:
         begun = time.monotonic()
-        found = self.translator.search(tokens)
+        translation = self.translator.translate(text)
         if self._ready:
             self._seconds[length] += time.monotonic() - begun
-        self._ready = True  # The first search makes the plain graph, which takes seconds as well.
+        self._ready = True  # The first text has the plain graph made, which takes seconds as well.
         if self._seconds[length] > COMPILING:
             say(f"the search for texts of up to {length - 1} pieces is compiled for the next one")
-        return found
+        return translation
 
     @cached_property
     def _search(self) -> Compiled:
