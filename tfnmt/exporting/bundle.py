@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from tfnmt.config import dump_config
 from tfnmt.data.downloads import Download, fetch
 from tfnmt.errors import UserError
+from tfnmt.exporting.card import without_folders
 from tfnmt.progress import say
 from tfnmt.run import Run, snapshot_is_whole, written_aside
 
@@ -34,7 +35,7 @@ def write_bundle(run: Run, card: dict[str, Any], path: Path) -> None:
     """Packs what a run translates with; the same run gives the same bytes."""
     weights = run.weights()
     files = {
-        "config.yaml": dump_config(run.config()).encode(),
+        "config.yaml": dump_config(without_folders(run.config())).encode(),
         "tokenizer.model": run.tokenizer_path.read_bytes(),
         CARD: (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode(),
         LICENCE: _licence(card).encode(),

@@ -1,7 +1,12 @@
-"""The model card: what an export or a bundle tells about itself."""
+"""The model card: what an export or a bundle tells about itself, whoever asks.
 
+Files and other runs are in it by their names alone: in what folders they lay is nobody's business.
+"""
+
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from tfnmt import __version__
@@ -26,10 +31,42 @@ def make_card(model: RunModel, data_licence: str | None = None) -> dict[str, Any
             "corpus": config.data.corpus or "own text",
             "licence": data_licence or licence(config.data),
         },
-        "evaluations": model.run.evaluations(),
+        "evaluations": [_without_folders(line) for line in model.run.evaluations()],
         "versions": {"tfnmt": __version__, **{name: version(name) for name in PACKAGES}},
-        "config": config.model_dump(mode="json"),
+        "config": without_folders(config).model_dump(mode="json"),
     }
+
+
+def without_folders(config: Config) -> Config:
+    """The configuration, with the names alone of the files and runs that it was trained with."""
+    data, tokenizer, training = config.data, config.tokenizer, config.training
+    names = {"train": _names(data.train), "val": _names(data.val)}
+    taken = {"from_run": _name(tokenizer.from_run)}
+    begun = {"init_from": _name(training.init_from)}
+    return config.model_copy(
+        update={
+            "data": data.model_copy(update=names),
+            "tokenizer": tokenizer.model_copy(update=taken),
+            "training": training.model_copy(update=begun),
+        }
+    )
+
+
+def _without_folders(evaluation: dict[str, Any]) -> dict[str, Any]:
+    files = {key: evaluation[key] for key in ("model", "split") if key in evaluation}
+    shorter = evaluation | {key: _name(path) for key, path in files.items()}
+    if "against" in evaluation:
+        shorter["against"] = _without_folders(evaluation["against"])
+    return shorter
+
+
+def _names(paths: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if paths is None else tuple(Path(path).name for path in paths)
+
+
+def _name(paths: str | None) -> str | None:
+    """The name of a file or a folder; of several, with commas between, their names."""
+    return paths and ",".join(Path(path).name for path in paths.split(","))
 
 
 def _limits(config: Config) -> dict[str, int]:
