@@ -3,11 +3,11 @@
 import argparse
 import hashlib
 import ipaddress
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import UsageError
+from app.processors import PROCESSORS
 
 USAGE = """\
 Serves a page and an API for exported models, on one port.
@@ -103,7 +103,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="the longest that an answer may take (default: %(default)g)",
     )  # fmt: skip
     add(
-        "--lanes", type=int, default=_processors(), metavar="N",
+        "--lanes", type=int, default=min(8, PROCESSORS), metavar="N",
         help="batches that a model in this process works on at a time (default: the processors)",
     )  # fmt: skip
     add(
@@ -132,10 +132,6 @@ def make_parser() -> argparse.ArgumentParser:
         help="a site whose pages may use the API, as https://example.org; repeatable",
     )  # fmt: skip
     return parser
-
-
-def _processors() -> int:
-    return min(8, len(os.sched_getaffinity(0)))
 
 
 def _named_folder(value: str) -> tuple[str, Path]:

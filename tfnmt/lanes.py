@@ -6,8 +6,8 @@ much of it; a training, with more rows, a fifth: docs/performance.md.
 
 import os
 
-_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
-PROCESSORS = len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
+from tfnmt.processors import PROCESSORS
+
 LANES = min(PROCESSORS, 8)
 """At most so many, for each has a batch in memory."""
 

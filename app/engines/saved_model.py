@@ -10,6 +10,7 @@ from typing import Any
 
 from app.engines.engine import SIGNATURES, Columns, Engine
 from app.errors import UserError
+from app.processors import PROCESSORS
 
 SETTINGS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -68,7 +69,7 @@ def share_processors() -> None:
     """
     threading = _import_tensorflow().config.threading
     threading.set_intra_op_parallelism_threads(1)
-    threading.set_inter_op_parallelism_threads(len(os.sched_getaffinity(0)))
+    threading.set_inter_op_parallelism_threads(PROCESSORS)
 
 
 def find_version(folder: Path) -> Path:

@@ -1,6 +1,5 @@
 """Padded batches of ids for teacher forcing, cut into one shard a replica."""
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ import numpy as np
 from tfnmt.data.plan import WINDOW, Pairs, Plan
 from tfnmt.data.sentences import Sentences
 from tfnmt.data.tokenizer import BOS, PAD
+from tfnmt.processors import PROCESSORS
 
 AHEAD = WINDOW
 """Steps that are made before they are asked for: the next window is drawn in time."""
@@ -45,7 +45,7 @@ class Batches:
         AHEAD steps are worked on in the background, on all cores.
         """
         steps = count(first_step)
-        pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        pool = ThreadPoolExecutor(PROCESSORS)
         try:
             ahead = deque(pool.submit(self.shards, next(steps), replicas) for _ in range(AHEAD))
             while True:

@@ -37,6 +37,7 @@ from tfnmt.data.report import Report, Side
 from tfnmt.data.sentences import FlatWriter, Lines, Sentences, open_lines, open_sentences
 from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UsageError, UserError
+from tfnmt.processors import PROCESSORS
 from tfnmt.progress import bar, say
 from tfnmt.run import Run, exclusive, written_aside
 
@@ -281,12 +282,12 @@ def _encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
 
 @contextmanager
 def _encoders(folder: Path, chunks: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """A `map` over as many processes as there are cores; over none where there is little to do."""
+    """A `map` over a process for each processor; over none where there is little to do."""
     if chunks <= len(SIDES):
         _start_encoder(folder)
         yield map
         return
-    workers = min(len(os.sched_getaffinity(0)), chunks)
+    workers = min(PROCESSORS, chunks)
     # Spawned, not forked: the caller may have threads, TensorFlow's for instance.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (folder,)) as pool:
         yield pool.map
