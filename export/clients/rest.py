@@ -18,7 +18,7 @@ import requests
 PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Seconds before each further attempt, more or less: many clients must not come back at once."""
 
-BUSY = {429, 503, 504}
+BUSY = {429, 503}
 """Answers of a server that may do better soon; every other error would only come again."""
 
 CONNECT_SECONDS = 5.0

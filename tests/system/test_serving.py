@@ -529,7 +529,7 @@ def test_a_rest_client_asks_a_busy_server_again(client: Callable[..., Any]) -> N
         assert busy.requests == 3
 
 
-@pytest.mark.parametrize("status", [400, 404, 500])
+@pytest.mark.parametrize("status", [400, 404, 500, 504])
 def test_what_would_only_fail_again_is_asked_once(status: int) -> None:
     with BusyServer(refusals=9, status=status) as broken:
         done = rest_client(broken.address, "a")
