@@ -151,7 +151,7 @@ def absl_flags(found: flags.FlagValues) -> Iterator[tuple[str, str]]:
     """Each flag, and what it means."""
     for name in sorted(found):
         flag = found[name]
-        meaning = flag.help or ""
+        meaning = " ".join((flag.help or "").split())  # absl adds a line to a repeatable one
         choices = getattr(flag.parser, "enum_values", ())
         if choices:  # absl puts them in front
             listed = ", ".join(f"`{choice}`" for choice in choices)

@@ -20,8 +20,12 @@ from tfnmt.run import Run, snapshot_is_whole
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run", flag_values=FLAGS)
-flags.DEFINE_integer("last", None, "average the last so many", lower_bound=1, flag_values=FLAGS)
-flags.DEFINE_integer("best", None, "average the best so many", lower_bound=1, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "last", None, "average the last N checkpoints", lower_bound=1, flag_values=FLAGS
+)
+flags.DEFINE_integer(
+    "best", None, "average the N best by validation BLEU", lower_bound=1, flag_values=FLAGS
+)
 
 
 def main(values: Any, positional: list[str]) -> None:

@@ -66,7 +66,7 @@ class DataConfig(Section):
         None, description="the validation text beside train; null holds out rows of train"
     )
     max_pairs: Count | None = Field(
-        None, description="train on the first so many pairs only; null for all"
+        None, description="train on this many pairs only, the first ones; null for all"
     )
     max_length: Annotated[int, Field(ge=2), Numeric] = Field(
         128,
@@ -74,8 +74,8 @@ class DataConfig(Section):
     )
     batch_tokens: Count | Literal["auto"] = Field(
         4096,
-        description="slots of a batch over all replicas, rows x the longer padded side; auto finds "
-        "what the memory holds, 25,000 at most",
+        description="slots of a batch over all replicas, rows x the longer padded side; auto is "
+        "what one device was measured to hold, 25,000 at most, and is for one host",
     )
     bpe_dropout: Share = Field(
         0.0, description="share of BPE merges skipped in training, drawn anew every epoch"
@@ -112,7 +112,7 @@ class CleaningConfig(Section):
     )
     max_characters: Count | None = Field(None, description="pairs with a side longer than this")
     max_ratio: Annotated[float, Field(ge=1), Numeric] | None = Field(
-        None, description="pairs with a side of more than so many times the other's characters"
+        None, description="pairs with a side of more than this many times the other's characters"
     )
     identical: bool = Field(False, description="pairs whose target is their source")
     scripts: bool = Field(
@@ -170,12 +170,14 @@ class TrainingConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31), Numeric] = Field(
         1, description="decides initial weights, order of batches and dropout"
     )
-    max_steps: Count | None = Field(None, description="stop after so many updates")
-    max_epochs: Count | None = Field(20, description="stop after so many passes over the data")
-    max_tokens: Count | None = Field(None, description="stop after so many target tokens")
-    max_minutes: Positive | None = Field(None, description="stop after so many minutes of training")
+    max_steps: Count | None = Field(None, description="stop after this many updates")
+    max_epochs: Count | None = Field(20, description="stop after this many passes over the data")
+    max_tokens: Count | None = Field(None, description="stop after this many target tokens")
+    max_minutes: Positive | None = Field(
+        None, description="stop after this many minutes of training"
+    )
     patience: Count | None = Field(
-        None, description="stop after so many validations without a better BLEU; null never"
+        None, description="stop after this many validations without a better BLEU; null never"
     )
     precision: Literal["float32", "mixed_bfloat16"] = Field(
         "float32", description="what is computed with; weights are float32 in any case"
@@ -205,8 +207,8 @@ class TrainingConfig(Section):
     label_smoothing: Share = Field(0.1, description="probability spread over the whole vocabulary")
     r_drop: Positive | None = Field(
         None,
-        description="alpha of R-Drop: each pair is read twice, and what two dropouts make of it is "
-        "drawn together; a token then counts twice; null reads once",
+        description="alpha of R-Drop: each pair is read twice with different dropout, and the two "
+        "predictions are pulled towards each other (a token then counts twice); null reads once",
     )
     checkpoint_steps: Count = Field(1000, description="updates from one checkpoint to the next")
     validation_steps: Count = Field(1000, description="updates from one validation to the next")
@@ -246,18 +248,18 @@ class DecodingConfig(Section):
         256, description="a longer source, in pieces with eos, is cut and says so"
     )
     max_extra_length: Count = Field(
-        50, description="a translation has at most so many pieces more than its source"
+        50, description="a translation has at most this many pieces more than its source"
     )
     max_length: Count | None = Field(
         None,
-        description="a translation has at most so many pieces, eos counted, whatever its "
+        description="a translation has at most this many pieces, eos counted, whatever its "
         "source; null goes by max_extra_length",
     )
     min_length: Annotated[int, Field(ge=0), Numeric] = Field(
-        0, description="a translation has at least so many pieces, eos not counted"
+        0, description="a translation has at least this many pieces, eos not counted"
     )
     no_repeat_ngram: Annotated[int, Field(ge=2), Numeric] | None = Field(
-        None, description="no so many pieces in a row occur twice in a translation"
+        None, description="no sequence of this many pieces occurs twice in a translation"
     )
 
     @property
@@ -277,7 +279,7 @@ class SamplingConfig(Section):
     """Where pieces are drawn from, by whom draws translations; no part of a run."""
 
     temperature: Positive = Field(1.0, description="below 1 sharpens the distribution")
-    top_k: Count | None = Field(None, description="only from the so many likeliest pieces")
+    top_k: Count | None = Field(None, description="only from this many pieces, the likeliest")
     top_p: Annotated[float, Field(gt=0, le=1), Numeric] = Field(
         1.0, description="only from the likeliest that together have so much probability"
     )

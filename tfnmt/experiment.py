@@ -52,7 +52,7 @@ def define_data(values: FlagValues) -> None:
     ):
         flags.DEFINE_string(name, None, text, flag_values=values)
     flags.DEFINE_bool(
-        "checksums", True, "refuse archives that are not the very ones that are known",
+        "checksums", True, "refuse archives whose checksum is not the known one",
         flag_values=values,
     )  # fmt: skip
     define_data_dir(values)

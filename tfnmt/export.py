@@ -29,7 +29,7 @@ flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
 flags.DEFINE_string("output", None, "the folder of versions", flag_values=FLAGS)
 flags.DEFINE_string("bundle", None, "pack the run into this .tar.gz", flag_values=FLAGS)
 flags.DEFINE_integer("version", None, "its number (default: the next one)", 1, flag_values=FLAGS)
-flags.DEFINE_integer("keep", None, "remove all but so many versions", 1, flag_values=FLAGS)
+flags.DEFINE_integer("keep", None, "keep the newest N versions only", 1, flag_values=FLAGS)
 flags.DEFINE_enum(
     "format", "saved_model", ["saved_model", "ctranslate2"], "what to write", flag_values=FLAGS
 )

@@ -36,7 +36,7 @@ def define_search(values: FlagValues) -> None:
     for name, text in (
         ("beam_size", "beam width; 1 is greedy"),
         ("min_length", "least pieces of a translation"),
-        ("no_repeat_ngram", "no so many pieces in a row twice in a translation"),
+        ("no_repeat_ngram", "no sequence of N pieces twice in a translation"),
     ):
         flags.DEFINE_integer(name, None, f"{text} (default: the run's)", flag_values=values)
     flags.DEFINE_float(
@@ -116,7 +116,7 @@ def _before_dashes(arguments: list[str]) -> list[str]:
 
 
 def _help(values: FlagValues, usage: str) -> str:
-    """The usage and a line a flag."""
+    """The usage, and one line per flag."""
     rows = []
     for name in sorted(values):
         flag = values[name]

@@ -50,13 +50,13 @@ for _name, _text in (
 ):
     flags.DEFINE_bool(_name, False, _text, flag_values=FLAGS)
 flags.DEFINE_integer(
-    "nbest", None, "the so many best translations of each line, as JSON", 1, flag_values=FLAGS
+    "nbest", None, "the N best translations of each line, as JSON", 1, flag_values=FLAGS
 )
 flags.DEFINE_float(
     "temperature", None, "of --sample: below 1 plays safe, above dares", 1e-6, flag_values=FLAGS
 )
 flags.DEFINE_integer(
-    "top_k", None, "of --sample: only the so many likeliest pieces", 1, flag_values=FLAGS
+    "top_k", None, "of --sample: only the K likeliest pieces", 1, flag_values=FLAGS
 )
 flags.DEFINE_float(
     "top_p", None, "of --sample: only the likeliest with so much probability together", 1e-6, 1.0,

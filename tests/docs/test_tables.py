@@ -1,0 +1,27 @@
+"""Tables of the pages, which break without a complaint where a line of theirs is not a row."""
+
+import re
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT
+
+FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
+RULE = re.compile(r"\|( *:?-+:? *\|)+")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_table_is_whole(page: Path) -> None:
+    lines = FENCED.sub("", page.read_text(encoding="utf-8")).splitlines()
+    paragraphs = [list(some) for blank, some in groupby(lines, lambda line: not line) if not blank]
+    for rows in paragraphs:
+        if rows[0].startswith("|"):
+            assert RULE.fullmatch(rows[1]), f"rows without a head: {rows[0]}"
+            assert not [row for row in rows if not row.startswith("|")]
+            assert {_cells(row) for row in rows} == {_cells(rows[0])}, rows[0]
+
+
+def _cells(row: str) -> int:
+    return row.replace("\\|", "").count("|")
