@@ -16,7 +16,7 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import run
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
-from tfnmt.run import Run, snapshot_is_whole
+from tfnmt.run import Run, snapshot_is_whole, still_there
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run", flag_values=FLAGS)
@@ -42,7 +42,8 @@ def main(values: Any, positional: list[str]) -> None:
 
     vocab_size = Tokenizer(folder.tokenizer_path.read_bytes()).vocab_size
     transformer = Transformer(config.model, vocab_size)
-    average_weights(paths, transformer)
+    with still_there(paths[0]):
+        average_weights(paths, transformer)
     path = save_weights(folder.averaged, transformer, step=int(max(paths).name))
     say(f"{path}: the average of {', '.join(str(int(path.name)) for path in paths)}")
 

@@ -1,5 +1,6 @@
 """What `train` and `prepare` share: the flags that make an experiment, and its data."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from tfnmt.data.catalog import (
     open_corpus,
     split_name,
 )
-from tfnmt.data.corpora import Corpus, HeldOut
+from tfnmt.data.corpora import Corpus, Files, HeldOut
 from tfnmt.data.formats import languages_of
 from tfnmt.data.prepared import Prepared, prepare
 from tfnmt.errors import UsageError
 from tfnmt.flags import define_data_dir
 from tfnmt.progress import say
-from tfnmt.run import home
+from tfnmt.run import Run, home
 
 
 def define_experiment(values: FlagValues) -> None:
@@ -69,7 +70,11 @@ def resolve(values: Any) -> Config:
         path = preset_path(values.dataset) if values.dataset else Path(values.config)
         say(f"configuration: {path}")
         preset = read_tree(path)
-    return build_config(merge(preset, {"data": flag_tree(values)}, parse_overrides(values.set)))
+    overrides = parse_overrides(values.set)
+    for section, key in ("training", "init_from"), ("tokenizer", "from_run"):
+        if name := overrides.get(section, {}).get(key):
+            overrides[section][key] = str(Path(name).resolve())
+    return build_config(merge(preset, {"data": flag_tree(values)}, overrides))
 
 
 def flag_tree(values: Any) -> Tree:
@@ -88,10 +93,16 @@ def flag_tree(values: Any) -> Tree:
     return tree | {"corpus": None}
 
 
-def read_data(values: Any, config: Config) -> tuple[Corpus, Prepared]:
-    """The corpus of an experiment, downloaded and prepared where it is not yet."""
+def read_data(values: Any, config: Config, run: Run | None = None) -> tuple[Corpus, Prepared]:
+    """The corpus of an experiment, downloaded and prepared where it is not yet.
+
+    A run that was begun already has settled what is held out, and its tokenizer.
+    """
     data_dir = data_folder(values.data_dir)
     corpus = open_corpus(config.data, config.training.seed, data_dir)
+    begun = run if run is not None and run.exists() else None
+    if begun and isinstance(corpus, Files):
+        corpus = replace(corpus, settled=begun.held_out())
     if isinstance(corpus, HeldOut):
         say("no --val: rows of a seeded shuffle are held out of the training text")
     splits = ["train", split_name(config.data, corpus, "val")]
@@ -100,7 +111,26 @@ def read_data(values: Any, config: Config) -> tuple[Corpus, Prepared]:
         splits.append(split_name(config.data, corpus, "test"))
     origin = Origin(values.mirror, values.checksums)
     download_missing(config.data, corpus, splits, data_dir, origin)
-    return corpus, prepare(config, corpus, Path(values.cache_dir or home() / ".cache"))
+    cache_dir = Path(values.cache_dir or home() / ".cache")
+    return corpus, prepare(config, corpus, cache_dir, given_tokenizer(config, begun))
+
+
+def given_tokenizer(config: Config, begun: Run | None = None) -> bytes | None:
+    """The tokenizer of another run, where it is to be taken over or the training begins with it.
+
+    One that was `begun` with it has it still, whatever became of the other.
+    """
+    names = [config.training.init_from, config.tokenizer.from_run]
+    if all(names):
+        raise UsageError(
+            f"tokenizer.from_run: training.init_from brings the tokenizer of {names[0]}; set one "
+            "of them"
+        )
+    if not any(names):
+        return None
+    run = begun or Run(Path(names[0] or names[1] or ""))
+    run.config()  # tells what is no run
+    return run.tokenizer_path.read_bytes()
 
 
 def _resolved(files: list[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 config.yaml          the resolved configuration
 tokenizer.model      the SentencePiece model
-prepared             the name of the prepared corpus that it was begun with
+prepared             the name of the prepared corpus, and the splits that were kept out of it
 checkpoints/<step>/  the last checkpoints, each a folder renamed into place when complete
 best/<step>/         the checkpoint with the best validation BLEU
 averaged/<step>/     the mean of the last checkpoints, written when training ends
@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,13 +160,17 @@ class Run:
         """Whether a training ever began here."""
         return self._config_path.is_file()
 
-    def create(self, config: Config, tokenizer_model: bytes, prepared: str) -> None:
+    def create(
+        self, config: Config, tokenizer_model: bytes, prepared: str, held_out: Sequence[str] = ()
+    ) -> None:
         """Writes what a run starts with; the configuration last, for it marks the folder.
 
-        `prepared` is the name of the prepared corpus, which tells training text apart.
+        `prepared` is the name of the prepared corpus, which tells training text apart, and
+        `held_out` the splits that were kept out of it.
         """
         write_atomically(self.tokenizer_path, tokenizer_model)
-        write_atomically(self._prepared_path, f"{prepared}\n".encode())
+        lines = "".join(f"{line}\n" for line in (prepared, *held_out))
+        write_atomically(self._prepared_path, lines.encode())
         write_atomically(self._config_path, dump_config(config).encode())
 
     def config(self) -> Config:
@@ -192,15 +196,20 @@ class Run:
 
     def check_same_text(self, prepared: str) -> None:
         """Refuses to go on with other training text than the run began with."""
-        if self._prepared_path.read_text().strip() != prepared:
+        if self._prepared_path.read_text().splitlines()[0] != prepared:
             raise UserError(
                 f"{self.path}: the training text has changed since this run began; use --run_dir "
                 "for a new run, or the old text to go on"
             )
 
+    def held_out(self) -> tuple[str, ...]:
+        """The splits that were kept out of its training text."""
+        return tuple(self._prepared_path.read_text().splitlines()[1:])
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keeps other trainings out, and clears away what a killed one had half written."""
+        self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,6 +260,15 @@ class Run:
         return self.path / "config.yaml"
 
 
+@contextmanager
+def still_there(weights: Path) -> Iterator[None]:
+    """Says so where weights that were found go before they are read: a training keeps the last."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"{weights}: gone; the run has newer ones: try again") from error
+
+
 def newest_finished_run(folder: Path) -> Run:
     """The run in `folder` whose training ended last."""
     finished = [run for run in map(Run, folder.glob("*")) if run.finished]
@@ -260,20 +278,27 @@ def newest_finished_run(folder: Path) -> Run:
 
 
 def _append(path: Path, scores: dict[str, Any]) -> None:
-    """Adds a line of JSON to a file."""
+    """Adds a line of JSON to a file, also after half a line, which a full disk leaves."""
+    line = f"{json.dumps(scores, ensure_ascii=False)}\n".encode()
     try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(scores, ensure_ascii=False) + "\n")
+        with path.open("ab+") as file:
+            file.seek(max(0, file.tell() - 1))
+            file.write(line if file.read() in (b"", b"\n") else b"\n" + line)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; the scores are not kept there") from error
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """The lines of such a file; none where there is no file."""
+    """The lines of such a file but for half ones; none where there is no file."""
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            say(f"{path}: line {number} is not whole, and passed over")
+    return found
 
 
 def write_atomically(path: Path, content: bytes) -> None:

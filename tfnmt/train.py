@@ -18,7 +18,9 @@ from absl import flags
 from tfnmt.cluster import is_chief, is_spread
 from tfnmt.config import Config
 from tfnmt.data.catalog import split_name
+from tfnmt.data.corpora import Corpus
 from tfnmt.data.plan import make_plan
+from tfnmt.data.prepared import Prepared
 from tfnmt.errors import UsageError
 from tfnmt.experiment import define_experiment, read_data, resolve
 from tfnmt.flags import run
@@ -63,18 +65,12 @@ def main(values: Any, positional: list[str]) -> None:
         )
         return
 
-    corpus, prepared = read_data(values, config)
+    corpus, prepared = read_data(values, config, run_folder)
     val = list(corpus.pairs(split_name(config.data, corpus, "val")))
     limit_memory()
     if config.data.batch_tokens == "auto":
         config = _with_budget(config, _find_budget(config, prepared.tokenizer.vocab_size))
     plan = make_plan(config, prepared)
-    if run_folder.exists():
-        run_folder.check_same_text(prepared.folder.name)
-    elif is_chief():
-        run_folder.create(config, prepared.tokenizer.model, prepared.folder.name)
-    say(f"the run is kept in {run_folder.path}")
-
     share_processors()
     import_tensorflow()
     from tfnmt.training.training import Training, train
@@ -83,14 +79,26 @@ def main(values: Any, positional: list[str]) -> None:
         return _evaluator(transformer, config, prepared.tokenizer.model, val)
 
     with run_folder.held() if is_chief() else nullcontext():
-        if is_chief():
-            run_folder.end_as(config)
+        _enter(run_folder, config, corpus, prepared)
         training = Training(config, prepared, plan, run_folder, make_evaluate, values.profile)
         caught = train(training)
     if caught is not None:
         say(f"stopped and saved; the same command goes on from there: {_command()}")
         sys.exit(128 + caught)
     say(f'done; try: python -m tfnmt.translate --model={run_folder.path} "..."')
+
+
+def _enter(run_folder: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
+    """Begins the run, or makes sure that it is the same: another process may have begun it."""
+    name = prepared.folder.name
+    if run_folder.exists():
+        run_folder.check_same(config)
+        run_folder.check_same_text(name)
+    elif is_chief():
+        run_folder.create(config, prepared.tokenizer.model, name, corpus.held_out)
+    if is_chief():
+        run_folder.end_as(config)
+    say(f"the run is kept in {run_folder.path}")
 
 
 def _with_budget(config: Config, slots: int) -> Config:

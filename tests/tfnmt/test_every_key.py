@@ -19,6 +19,7 @@ from tfnmt.data.plan import Pairs, make_plan
 from tfnmt.data.prepared import Prepared, prepare
 from tfnmt.data.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
+from tfnmt.experiment import given_tokenizer
 from tfnmt.model.transformer import Transformer
 from tfnmt.run import Run
 from tfnmt.training import board, callbacks
@@ -72,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def prepared(config: Config) -> Prepared:
     corpus = open_corpus(config.data, config.training.seed, Path("data"))
-    return prepare(config, corpus, Path("cache"))
+    return prepare(config, corpus, Path("cache"), given_tokenizer(config))
 
 
 def transformer(config: Config) -> Transformer:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.experiment import read_data, resolve
+from tfnmt.experiment import given_tokenizer, read_data, resolve
 from tfnmt.prepare import FLAGS
+from tfnmt.run import Run
 
 
 def parsed(*arguments: object) -> Any:
@@ -90,3 +91,53 @@ def test_missing_files_are_named_before_anything_is_made(own: Path, missing: str
     with pytest.raises(UserError, match=rf"{missing}: no such file; the "):
         read("--val=dev.en,dev.de")
     assert not (own / "cache").exists()
+
+
+def test_other_runs_are_found_from_any_folder(own: Path) -> None:
+    settings = ("--set=training.init_from=runs/one", "--set=tokenizer.from_run=runs/two")
+    config = resolve(parsed("--dataset=toy", *settings))
+    assert config.training.init_from == str(own / "runs" / "one")
+    assert config.tokenizer.from_run == str(own / "runs" / "two")
+
+
+def test_a_tokenizer_is_that_of_the_run_that_is_named(own: Path) -> None:
+    config = resolve(parsed("--dataset=toy", "--set=tokenizer.from_run=one"))
+    with pytest.raises(UserError, match="one: no run there"):
+        given_tokenizer(config)
+    Run(own / "one").create(config, b"of one", "prepared")
+    assert given_tokenizer(config) == b"of one"
+    assert given_tokenizer(resolve(parsed("--dataset=toy"))) is None
+
+
+def test_a_run_that_goes_on_has_its_tokenizer_itself(own: Path) -> None:
+    config = resolve(parsed("--dataset=toy", "--set=tokenizer.from_run=gone"))
+    begun = Run(own / "begun")
+    begun.create(config, b"of gone", "prepared")
+    assert given_tokenizer(config, begun) == b"of gone"
+
+
+def test_a_tokenizer_cannot_come_from_two_runs(own: Path) -> None:
+    settings = ("--set=training.init_from=one", "--set=tokenizer.from_run=two")
+    with pytest.raises(UsageError, match=r"brings the tokenizer of .*one; set one of them"):
+        given_tokenizer(resolve(parsed("--dataset=toy", *settings)))
+
+
+def test_a_split_that_comes_later_does_not_change_the_text_of_a_run(own: Path) -> None:
+    """As when `evaluate` downloads another test set between a training and its going on."""
+    folder = own / "data" / "multi30k"
+    folder.mkdir(parents=True)
+    for split, first in (("train", 0), ("val", 300)):
+        for language in ("en", "de"):
+            lines = "".join(f"{language} {n}\n" for n in range(first, first + 100))
+            (folder / f"{split}.{language}").write_text(lines)
+    values = parsed("--dataset=multi30k", "--data_dir=data", "--set=tokenizer.vocab_size=280")
+    config, run = resolve(values), Run(own / "run")
+    corpus, prepared = read_data(values, config, run)
+    assert corpus.held_out == ("val",)
+    run.create(config, prepared.tokenizer.model, prepared.folder.name, corpus.held_out)
+    for language in ("en", "de"):
+        (folder / f"test_2016_flickr.{language}").write_text(f"{language} 7\n")
+    _, again = read_data(values, config, run)
+    assert again.folder == prepared.folder
+    _, anew = read_data(values, config)
+    assert len(anew.source) == len(prepared.source) - 1

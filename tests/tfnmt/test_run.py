@@ -399,6 +399,18 @@ def test_evaluations_are_kept_in_their_order(tmp_path: Path) -> None:
     assert len(run.evaluations_path.read_bytes().splitlines()) == 2
 
 
+def test_half_a_line_is_passed_over_and_harms_none_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path)
+    run.append_evaluation({"split": "val"})
+    with run.evaluations_path.open("a") as file:
+        file.write('{"split": "te')  # the disk was full
+    run.append_evaluation({"split": "test"})
+    assert run.evaluations() == [{"split": "val"}, {"split": "test"}]
+    assert "evaluations.jsonl: line 2 is not whole, and passed over" in capsys.readouterr().err
+
+
 def test_a_held_run_keeps_other_trainings_out_until_it_is_let_go(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with run.held(), pytest.raises(UserError, match="another training is at work there"):

@@ -90,6 +90,8 @@ class Files:
     """A corpus in files: each split is one text after another."""
 
     texts: dict[str, tuple[Text, ...]]
+    settled: tuple[str, ...] | None = None
+    """What is held out, where that was settled before."""
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -98,7 +100,9 @@ class Files:
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        """All splits but train whose files are there."""
+        """All splits but train whose files are there, or those that it was settled to be."""
+        if self.settled is not None:
+            return self.settled
         return tuple(
             split
             for split in self.texts

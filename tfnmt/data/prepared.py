@@ -36,10 +36,10 @@ from tfnmt.data.files import Pair
 from tfnmt.data.report import Report, Side
 from tfnmt.data.sentences import FlatWriter, Lines, Sentences, open_lines, open_sentences
 from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UserError
 from tfnmt.processors import PROCESSORS
 from tfnmt.progress import bar, say
-from tfnmt.run import Run, exclusive, written_aside
+from tfnmt.run import exclusive, written_aside
 
 FORMAT = 2
 """Raised whenever prepared folders of older versions must not be used any more."""
@@ -73,9 +73,14 @@ class Prepared:
         return (self.folder / "report.txt").read_text(encoding="utf-8")
 
 
-def prepare(config: Config, corpus: Corpus, cache_dir: Path) -> Prepared:
-    """The training split of a corpus as ids: from the cache, else read, encoded and kept there."""
-    folder = cache_dir / "prepared" / _key(config, corpus)
+def prepare(
+    config: Config, corpus: Corpus, cache_dir: Path, tokenizer: bytes | None = None
+) -> Prepared:
+    """The training split of a corpus as ids: from the cache, else read, encoded and kept there.
+
+    Without a tokenizer one is learnt from the text.
+    """
+    folder = cache_dir / "prepared" / _key(config, corpus, tokenizer)
     if not folder.is_dir():
         lock = folder.with_name(f".{folder.name}.lock")
         try:
@@ -85,7 +90,7 @@ def prepare(config: Config, corpus: Corpus, cache_dir: Path) -> Prepared:
                         shutil.rmtree(left)  # of a process that was killed
                     with written_aside(folder) as aside:
                         aside.mkdir()
-                        _write(aside, config, corpus)
+                        _write(aside, config, corpus, tokenizer)
         except OSError as error:
             raise UserError(
                 f"{folder}: {error.strerror or error}; name another folder with --cache_dir"
@@ -106,7 +111,7 @@ def open_prepared(folder: Path) -> Prepared:
     )
 
 
-def _write(folder: Path, config: Config, corpus: Corpus) -> None:
+def _write(folder: Path, config: Config, corpus: Corpus, tokenizer: bytes | None) -> None:
     report = _clean(folder, config, corpus)
     if report.kept == 0:
         raise UserError(
@@ -115,7 +120,7 @@ def _write(folder: Path, config: Config, corpus: Corpus) -> None:
         )
     if report.kept < report.read:
         say(f"{report.kept:,} of {report.read:,} pairs are kept; left out: {_removals(report)}")
-    model = _given_tokenizer(config) or _learn_tokenizer(folder, config)
+    model = tokenizer or _learn_tokenizer(folder, config)
     (folder / "tokenizer.model").write_bytes(model)
     report.pieces = _encode(folder)
     report.write(folder)
@@ -189,22 +194,6 @@ def _removals(report: Report) -> str:
 
 
 # --- Tokenizer and ids ----------------------------------------------------------------------------
-
-
-def _given_tokenizer(config: Config) -> bytes | None:
-    """The tokenizer of another run, where it is to be taken over or the training begins with it."""
-    begun, taken = config.training.init_from, config.tokenizer.from_run
-    if begun and taken:
-        raise UsageError(
-            f"tokenizer.from_run: training.init_from brings the tokenizer of {begun}; set one of "
-            "them"
-        )
-    name = begun or taken
-    if name is None:
-        return None
-    run = Run(Path(name))
-    run.config()  # tells what is no run
-    return run.tokenizer_path.read_bytes()
 
 
 def _learn_tokenizer(folder: Path, config: Config) -> bytes:
@@ -304,7 +293,7 @@ def _ids_path(folder: Path, side: str) -> Path:
     return folder / f"train.{side}.ids"
 
 
-def _key(config: Config, corpus: Corpus) -> str:
+def _key(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
     """A hash of all that the prepared ids depend on."""
     data = config.data
     held_out = corpus.held_out if config.cleaning.leakage else ()
@@ -313,7 +302,7 @@ def _key(config: Config, corpus: Corpus) -> str:
         "cleaning": config.cleaning.model_dump(),
         "tokenizer": config.tokenizer.model_dump(exclude={"from_run"}),
         # Its content stands for the run that it is from.
-        "given_tokenizer": hashlib.sha256(_given_tokenizer(config) or b"").hexdigest(),
+        "given_tokenizer": hashlib.sha256(tokenizer or b"").hexdigest(),
         "corpus": data.corpus,
         "direction": [data.source, data.target],
         "max_pairs": data.max_pairs,

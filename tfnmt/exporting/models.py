@@ -12,7 +12,7 @@ from tfnmt.config import Config, SamplingConfig, build_config, merge
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow, silent_stderr
-from tfnmt.run import Run, home, newest_finished_run
+from tfnmt.run import Run, home, newest_finished_run, still_there
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Signatures
@@ -60,10 +60,8 @@ class RunModel:
         from tfnmt.decoding.translator import load_translator
 
         tokenizer_model = self.run.tokenizer_path.read_bytes()
-        try:
+        with still_there(self.weights):
             return load_translator(self.weights, self.config, tokenizer_model, prefix)
-        except FileNotFoundError as error:
-            raise UserError(f"{self.weights}: gone; the run has newer ones: try again") from error
 
 
 @dataclass(frozen=True)

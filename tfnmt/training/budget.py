@@ -171,9 +171,6 @@ def _peaks(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> Iterator[
     held = tf.config.experimental.get_memory_info(device)["current"]
     tf.config.experimental.reset_memory_stats(device)
     try:
-        # Whatever the weights are.
-        training = config.training.model_copy(update={"init_from": None})
-        config = config.model_copy(update={"training": training})
         trainer = make_trainer(config, vocab_size, tf.distribute.get_strategy())
         # Whether lanes need their most at the same moment is chance. A batch at once needs what all
         # of them may, but for gradients of their own.

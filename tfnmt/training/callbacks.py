@@ -89,7 +89,10 @@ class Bar(keras.callbacks.Callback):
 class Forecast(keras.callbacks.Callback):
     """Says once, after some steps, how fast it goes and when it will end."""
 
-    def __init__(self, progress: Progress, config: TrainingConfig, plan: Plan, end: int) -> None:
+    def __init__(
+        self, progress: Progress, config: TrainingConfig, plan: Plan, end: int | None
+    ) -> None:
+        """`end` is the last update, where that is known."""
         super().__init__()
         self.progress = progress
         self.config = config
@@ -119,18 +122,22 @@ class Forecast(keras.callbacks.Callback):
 
     def _forecast(self, steps: int, seconds: float, tokens: int) -> str:
         progress, config = self.progress, self.config
-        left = [(self.end - progress.step) * seconds / steps]
+        left = []
+        if self.end is not None:
+            left.append((self.end - progress.step) * seconds / steps)
         if config.max_tokens is not None:
             left.append((config.max_tokens - progress.tokens) * seconds / tokens)
         if config.max_minutes is not None:
             left.append(60 * config.max_minutes - progress.seconds)
-        passes = (progress.step + min(left) * steps / seconds) / self.plan.batches_per_epoch
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        costs = f"{tokens / seconds:,.0f} target tokens/s, {memory:.1f} GB of memory so far"
+        if not left:
+            return f"forecast: {costs}; when it ends is for training.patience to say"
+        passes = (progress.step + min(left) * steps / seconds) / self.plan.batches_per_epoch
         ends = datetime.now() + timedelta(seconds=min(left))
         return (
-            f"forecast: {tokens / seconds:,.0f} target tokens/s, {memory:.1f} GB of memory so far, "
-            f"{passes:,.1f} passes over the data, done in {timedelta(seconds=round(min(left)))} "
-            f"({ends:%Y-%m-%d %H:%M}) but for validation"
+            f"forecast: {costs}, {passes:,.1f} passes over the data, done in "
+            f"{timedelta(seconds=round(min(left)))} ({ends:%Y-%m-%d %H:%M}) but for validation"
         )
 
 

@@ -20,7 +20,7 @@ from tfnmt.data.prepared import Prepared
 from tfnmt.errors import UsageError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import Run, snapshot_is_whole, write_atomically
+from tfnmt.run import Run, snapshot_is_whole, still_there, write_atomically
 from tfnmt.training import board, callbacks
 from tfnmt.training.budget import out_of_memory
 from tfnmt.training.checkpoints import (
@@ -65,7 +65,7 @@ def train(training: Training) -> int | None:
     strategy = make_strategy()
     trainer = make_trainer(config, training.prepared.tokenizer.vocab_size, strategy)
     with strategy.scope():
-        progress = restore_checkpoint(run, trainer)
+        progress = begin(run, trainer, config)
     _announce(training, trainer.transformer, progress, strategy)
 
     with together(), _enough_memory(training):
@@ -88,7 +88,7 @@ def _enough_memory(training: Training) -> Iterator[None]:
 
 
 def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strategy) -> Trainer:
-    """A Transformer, new or with another run's weights, and what trains it, on every device."""
+    """A new Transformer, and what trains it, on every device."""
     # oneDNN's product with bias in one does not look whether its result found room, and crashes.
     tf.config.optimizer.set_experimental_options({"remapping": False})
     stop = tf.Variable(0.0, trainable=False)
@@ -96,10 +96,16 @@ def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strate
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
         transformer = Transformer(config.model, vocab_size)
-        if config.training.init_from is not None:
-            _begin_with(transformer, config, Run(Path(config.training.init_from)))
         _freeze(transformer, config.training.freeze)
         return Trainer(transformer, config.training, stop, lanes_of(strategy))
+
+
+def begin(run: Run, trainer: Trainer, config: Config) -> Progress:
+    """Goes on from the last checkpoint, or else begins, perhaps with another run's weights."""
+    progress = restore_checkpoint(run, trainer)
+    if progress.step == 0 and config.training.init_from is not None:
+        _begin_with(trainer.transformer, config, Run(Path(config.training.init_from)))
+    return progress
 
 
 def _begin_with(transformer: Transformer, config: Config, run: Run) -> None:
@@ -112,7 +118,8 @@ def _begin_with(transformer: Transformer, config: Config, run: Run) -> None:
             f"training.init_from: {run.path} has another {', '.join(shapes)}; take over its values"
         )
     weights = run.weights()
-    transformer.load_weights(weights)
+    with still_there(weights):
+        transformer.load_weights(weights)
     say(f"begins with {weights.relative_to(run.path).parent} of {run.path}")
 
 
@@ -180,14 +187,15 @@ def _writing(
 ) -> list[keras.callbacks.Callback]:
     """What only one worker does: it shows, validates and saves."""
     config, run = training.config.training, training.run
-    end = last_step(config, training.plan)
+    last = last_step(config, training.plan)
+    end = last if last < ENDLESS else None
     shown: list[keras.callbacks.Callback] = []
     if training.profile:
         shown.append(board.Profiler(run))
     if config.histogram_steps is not None:
         shown.append(board.Histograms(writer, progress, batches, config.histogram_steps))
     return [
-        callbacks.Bar(progress, end if end < ENDLESS else None),
+        callbacks.Bar(progress, end),
         callbacks.Forecast(progress, config, training.plan, end),
         board.Curves(writer, progress, config.log_steps),
         *shown,

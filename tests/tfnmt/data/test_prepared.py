@@ -22,8 +22,7 @@ from tfnmt.data.corpora import Corpus
 from tfnmt.data.files import Pair
 from tfnmt.data.prepared import Prepared, prepare
 from tfnmt.data.tokenizer import EOS, Tokenizer, train_tokenizer
-from tfnmt.errors import UsageError, UserError
-from tfnmt.run import Run
+from tfnmt.errors import UserError
 
 REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
 WORDS = ["dog", "cat", "bird", "sees", "hears", "follows", "the", "a", "home", "Katze", "Hund"]
@@ -116,8 +115,8 @@ def own_text(folder: Path, rows: int = 200, val: bool = True, keys: Tree | None 
     return build_config(merge({"data": data, "tokenizer": {"vocab_size": 300}}, keys or {}))
 
 
-def prepared_in(cache: Path, config: Config) -> Prepared:
-    return prepare(config, open_corpus(config.data, config.training.seed, cache), cache)
+def prepared_in(cache: Path, config: Config, tokenizer: bytes | None = None) -> Prepared:
+    return prepare(config, open_corpus(config.data, config.training.seed, cache), cache, tokenizer)
 
 
 def folders(cache: Path) -> list[str]:
@@ -413,22 +412,13 @@ def test_two_trainings_may_prepare_the_same_text_at_once(
     assert len(folders(cache)) == 1
 
 
-def test_the_tokenizer_of_a_run_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_tokenizer_that_is_given_is_taken_as_it_is(tmp_path: Path) -> None:
     """With the same ids, and from the cache only while it is the same one."""
-    config, run = own_text(tmp_path), Run(tmp_path / "run")
+    config = own_text(tmp_path)
     own = prepared_in(tmp_path, config)
     model = train_tokenizer(["rest sets", "test trees"] * 20, TokenizerConfig(vocab_size=280))
-    run.create(config, model, "prepared")
-    taking = own_text(tmp_path, keys={"tokenizer": {"from_run": str(run.path), "vocab_size": 300}})
-    taken = prepared_in(tmp_path, taking)
+    taken = prepared_in(tmp_path, config, model)
     assert taken.tokenizer.model == model != own.tokenizer.model
     first = taken.source_lines.between(0, 1)
     assert list(taken.source[0]) == [*Tokenizer(model).encode(first)[0], EOS]
-    run.create(config, own.tokenizer.model, "prepared")
-    assert prepared_in(tmp_path, taking).tokenizer.model == own.tokenizer.model
-
-
-def test_a_tokenizer_cannot_come_from_two_runs(tmp_path: Path) -> None:
-    keys: Tree = {"tokenizer": {"from_run": "one"}, "training": {"init_from": "other"}}
-    with pytest.raises(UsageError, match="brings the tokenizer of other; set one of them"):
-        prepared_in(tmp_path, own_text(tmp_path, keys=keys))
+    assert prepared_in(tmp_path, config).tokenizer.model == own.tokenizer.model

@@ -1,10 +1,13 @@
 """What happens between the steps, without a training."""
 
+import time
+from typing import Any
+
 import pytest
 
 from tfnmt.config import TrainingConfig
 from tfnmt.errors import UserError
-from tfnmt.training.callbacks import MAX_SKIPPED, Guard
+from tfnmt.training.callbacks import FORECAST_STEPS, MAX_SKIPPED, Forecast, Guard
 from tfnmt.training.checkpoints import Progress
 
 
@@ -31,6 +34,34 @@ def test_several_skipped_steps_in_a_row_end_the_training() -> None:
         guard.on_train_batch_end(0, logs(1.0))
     with pytest.raises(UserError, match=r"step 9 \(epoch 2, batch 3\): loss or gradient was not"):
         guard.on_train_batch_end(0, logs(1.0))
+
+
+class TwoBatches:
+    """All that a forecast asks of a plan."""
+
+    batches_per_epoch = 2
+
+
+@pytest.mark.parametrize(
+    ("end", "limits", "told"),
+    [
+        (100, {"max_epochs": 50}, "50.0 passes over the data, done in "),
+        (None, {"max_epochs": None, "max_minutes": 60}, " passes over the data, done in "),
+        (None, {"max_epochs": None, "patience": 3}, "when it ends is for training.patience to say"),
+    ],
+)
+def test_a_forecast_tells_the_end_where_it_is_known(
+    end: int | None, limits: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = Progress()
+    forecast = Forecast(progress, TrainingConfig(**limits), TwoBatches(), end)
+    for progress.step in range(1, FORECAST_STEPS + 2):
+        forecast.on_train_batch_begin(0)
+        time.sleep(0.001)
+        forecast.on_train_batch_end(0, {"tokens": 10.0})
+    err = capsys.readouterr().err
+    assert err.count("tfnmt: forecast: ") == 1
+    assert told in err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from tfnmt.config import Config, build_config, merge
 from tfnmt.data.tokenizer import Tokenizer
-from tfnmt.errors import UsageError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.run import Run
+from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
-from tfnmt.training.training import make_trainer
+from tfnmt.training.training import begin, make_trainer
 
 
 def changed(run: Path, **sections: Any) -> Config:
@@ -25,9 +26,11 @@ def made(run: Path, config: Config) -> Trainer:
 
 
 def test_it_begins_with_the_weights_of_another_run(
-    tiny_run: Path, capsys: pytest.CaptureFixture[str]
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trainer = made(tiny_run, changed(tiny_run, training={"init_from": str(tiny_run)}))
+    config = changed(tiny_run, training={"init_from": str(tiny_run)})
+    trainer = made(tiny_run, config)
+    assert begin(Run(tmp_path), trainer, config) == Progress()
     expected = made(tiny_run, changed(tiny_run, training={"seed": 99})).transformer
     expected.load_weights(Run(tiny_run).weights())
     for one, other in zip(trainer.transformer.variables, expected.variables, strict=True):
@@ -35,13 +38,23 @@ def test_it_begins_with_the_weights_of_another_run(
     assert f"tfnmt: begins with averaged/00000012 of {tiny_run}\n" in capsys.readouterr().err
 
 
-def test_a_run_of_another_shape_is_refused_naming_the_keys(tiny_run: Path) -> None:
+def test_what_goes_on_does_not_need_the_run_that_it_began_with(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    config = changed(tiny_run, training={"init_from": str(tmp_path / "gone")})
+    trainer = made(tiny_run, config)
+    assert begin(Run(tiny_run), trainer, config).step == 12
+    with pytest.raises(UserError, match="no run there"):
+        begin(Run(tmp_path / "new"), trainer, config)
+
+
+def test_a_run_of_another_shape_is_refused_naming_the_keys(tiny_run: Path, tmp_path: Path) -> None:
     config = changed(
         tiny_run, training={"init_from": str(tiny_run)},
         model={"d_ff": 64, "num_encoder_layers": 2, "dropout": 0.3},
     )  # fmt: skip
     with pytest.raises(UsageError, match=r"has another model\.num_encoder_layers, model\.d_ff; "):
-        made(tiny_run, config)
+        begin(Run(tmp_path), made(tiny_run, config), config)
 
 
 @pytest.mark.parametrize("part", ["embeddings", "encoder", "decoder"])
