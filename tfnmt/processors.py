@@ -2,5 +2,4 @@
 
 import os
 
-_HAS_AFFINITY = hasattr(os, "sched_getaffinity")  # Linux has
-PROCESSORS = len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count() or 1
+PROCESSORS = len(os.sched_getaffinity(0))

@@ -108,6 +108,8 @@ def _check(values: Any, positional: list[str]) -> None:
         problems.append("--input: give a file or texts, not both")
     if values.resume and not (values.input and values.output):
         problems.append("--resume: goes with --input and --output")
+    if values.resume and values.input and is_special(Path(values.input)):
+        problems.append(f"--resume: {values.input} cannot be read again from the beginning")
     if not values.sample:
         given = [name for name in (*SAMPLING, "seed") if values[name].present]
         problems += [f"--{name}: goes with --sample" for name in given]
@@ -151,7 +153,8 @@ def _translate(
     text = windows(rest) if values.input else arriving(rest)
     answers = translate_lines(answering, text, split, done)
     if values.input and values.output:
-        total = _count_lines(Path(values.input)) - done
+        path = Path(values.input)
+        total = None if is_special(path) else _count_lines(path) - done
         answers = bar(answers, "translating", "lines", total)
     with closing(_Cuts(model.config.decoding.max_source_length)) as cuts:
         for number, answer in enumerate(answers, start=done + 1):
@@ -228,8 +231,10 @@ def _lines(texts: list[str], path: str | None) -> Iterable[str]:
     if texts:
         return texts
     if path is not None:
-        with open_bytes(Path(path)):
-            return read_lines(Path(path), errors="replace")
+        if not is_special(Path(path)):  # a pipe can be opened only once
+            with open_bytes(Path(path)):
+                pass
+        return read_lines(Path(path), errors="replace")
     if sys.stdin.isatty():
         say("reading lines from the terminal; Ctrl-D ends them")
     # Not sys.stdin.buffer: a thread that waits there would not let Python end.

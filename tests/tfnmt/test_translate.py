@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -101,6 +102,19 @@ def test_a_file_is_translated_into_a_file_of_as_many_lines(
     call(translate, f"--model={tiny_run}", *SENTENCES)
     assert (tmp_path / "out").read_text() == capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_pipe_can_be_the_input_of_a_file(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    pipe, output = tmp_path / "pipe", tmp_path / "out"
+    os.mkfifo(pipe)
+    text = "".join(f"{line}\n" for line in SENTENCES[:3])
+    writer = threading.Thread(target=pipe.write_text, args=[text], daemon=True)
+    writer.start()
+    call(translate, f"--model={tiny_run}", f"--input={pipe}", f"--output={output}")
+    writer.join(10)
+    assert len(output.read_text().splitlines()) == 3
+    with pytest.raises(UsageError, match="cannot be read again from the beginning"):
+        call(translate, f"--model={tiny_run}", f"--input={pipe}", f"--output={output}2", "--resume")
 
 
 def test_a_file_that_breaks_off_keeps_the_old_output(

@@ -41,7 +41,7 @@ class Download:
 
     url: str
     size: int
-    """In bytes, about: for what is said beforehand."""
+    """In bytes, about: for what is said beforehand; 0 where nobody knows."""
     checksum: str | None = None
     """`md5:...` or `sha256:...`, pinned only where it was read from a source that is cited."""
     name: str = ""
@@ -136,7 +136,7 @@ class _BrokenError(Exception):
 
 def _receive_all(partial: _Partial, size: int) -> None:
     """Receives what is missing of the file, in a few attempts; `size` is for messages."""
-    say(f"downloading {partial.url} (about {size / 1e6:,.1f} MB)")
+    say(f"downloading {partial.url}" + (f" (about {size / 1e6:,.1f} MB)" if size else ""))
     for attempt in range(ATTEMPTS):
         try:
             _receive(partial)
@@ -148,8 +148,9 @@ def _receive_all(partial: _Partial, size: int) -> None:
             say(f"{partial.url}: {reason}; trying again in {pause:.0f} s")
             time.sleep(pause)
     again = "goes on from there" if partial.version() else "begins again"
+    of = f" of {size:,}" if size else ""
     raise UserError(
-        f"{partial.url}: {partial.size():,} of {size:,} bytes came ({reason}); "
+        f"{partial.url}: {partial.size():,}{of} bytes came ({reason}); "
         f"the same command {again}, or {partial.otherwise}"
     )
 

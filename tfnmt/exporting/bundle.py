@@ -7,6 +7,8 @@ model_card.json                                  languages, limits, evaluations,
 LICENCE.txt                                      the terms of the training text and its sources
 """
 
+import gzip
+import hashlib
 import io
 import json
 import shutil
@@ -29,10 +31,11 @@ MODELS: dict[str, Download] = {}
 ENDING = ".tar.gz"
 CARD = "model_card.json"
 LICENCE = "LICENCE.txt"
+NEEDED = ("config.yaml", "tokenizer.model", LICENCE)
 
 
 def write_bundle(run: Run, card: dict[str, Any], path: Path) -> None:
-    """Packs what a run translates with; the same run gives the same bytes."""
+    """Packs what a run translates with; the same run and card give the same bytes."""
     weights = run.weights()
     files = {
         "config.yaml": dump_config(without_folders(run.config())).encode(),
@@ -43,7 +46,12 @@ def write_bundle(run: Run, card: dict[str, Any], path: Path) -> None:
     for file in sorted(weights.parent.iterdir()):
         files[f"averaged/{weights.parent.name}/{file.name}"] = file.read_bytes()
     folder = path.name.removesuffix(ENDING)
-    with written_aside(path) as aside, tarfile.open(aside, "w:gz", compresslevel=6) as archive:
+    with (
+        written_aside(path) as aside,
+        aside.open("wb") as out,
+        gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         for name, content in files.items():
             member = tarfile.TarInfo(f"{folder}/{name}")  # no owner, and 1970
             member.size = len(content)
@@ -67,8 +75,18 @@ def find_bundle(model: str, cache: Path) -> Path | None:
 
 
 def _by_url(model: str) -> Download | None:
-    is_url = urlsplit(model).scheme in ("http", "https")
-    return Download(model, size=0) if is_url else None
+    """The file at a URL, under a name that tells the URL: others may end in the same."""
+    url = urlsplit(model)
+    if url.scheme not in ("http", "https"):
+        return None
+    stem = url.path.rpartition("/")[2].removesuffix(ENDING)
+    if not stem.strip("."):
+        raise UserError(f"--model={model}: no bundle; its URL ends in the name of a {ENDING} file")
+    return Download(model, size=0, name=f"{stem}-{_short_hash(model)}{ENDING}")
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _unpack(archive: Path, folder: Path) -> None:
@@ -80,7 +98,7 @@ def _unpack(archive: Path, folder: Path) -> None:
         except (tarfile.TarError, OSError, EOFError) as error:
             raise UserError(f"{archive}: not a bundle ({error}); remove it") from error
         found = list(Path(scratch).iterdir())
-        if len(found) != 1 or not (found[0] / "config.yaml").is_file():
+        if len(found) != 1 or not all((found[0] / name).is_file() for name in NEEDED):
             raise UserError(f"{archive}: not a bundle (no run folder in it); remove it")
         weights = Run(found[0]).weights()
         if not snapshot_is_whole(weights.parent):

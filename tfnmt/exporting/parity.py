@@ -119,7 +119,7 @@ def _compare(name: str, inputs: Arrays, ours: Arrays, theirs: Arrays) -> float:
         if np.issubdtype(expected.dtype, np.floating):
             apart = np.abs(expected - found)
             largest = max(largest, float(apart.max(initial=0.0)))
-            wrong = apart > TOLERANCE
+            wrong = ~(apart <= TOLERANCE)  # so that what is no number is wrong too
         else:
             wrong = expected != found
         if wrong.any():

@@ -64,9 +64,9 @@ def _real_tokens(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The M real tokens of a batch: ids [M], hidden [M, D] and weights [M], which are 1.
 
-    A reading's are filled up to a multiple of GRAIN, with ids, hidden states and weights of 0:
-    kernels that are made for a shape need not be made anew for every batch. M is that of all
-    readings, one after another.
+    A reading's are filled up to a multiple of GRAIN, with hidden states and weights of 0, whatever
+    their ids: kernels that are made for a shape need not be made anew for every batch. M is that of
+    all readings, one after another.
     """
     where = tf.where(tf.reshape(target_out, [-1]))[:, 0]
     count = tf.size(where)

@@ -34,7 +34,7 @@ class Trainer(keras.Model):
     side by side or one after another, divided by the true number of target tokens, then clipped,
     then applied: N replicas take the step that one replica takes on the same batch. (Keras' own
     train_step would clip before it reduces, and average means of unequal size.) A step whose
-    gradient is not finite changes nothing but its own number.
+    gradient is not finite changes neither weights nor moments.
     """
 
     def __init__(

@@ -45,11 +45,29 @@ def test_a_bundle_by_its_url_translates_as_its_run(
     for _ in range(2):  # fetched, then there
         call(translate, f"--model={site}/toy-en-de.tar.gz", "the dog sleeps")
         assert capsys.readouterr().out == expected
-    folder = tmp_path / ".cache" / "models" / "toy-en-de"
+    (folder,) = (tmp_path / ".cache" / "models").glob("toy-en-de-*[!z]")
     assert sorted(path.name for path in folder.iterdir()) == [
         "LICENCE.txt", "averaged", "config.yaml", "model_card.json", "tokenizer.model"
     ]  # fmt: skip
     assert (folder / "LICENCE.txt").read_text().startswith("Trained on toy: synthetic text")
+
+
+def test_urls_that_end_in_the_same_are_different_models(
+    packed: Path, site: str, tmp_path: Path
+) -> None:
+    other = packed.parent / "v2" / packed.name
+    other.parent.mkdir()
+    other.write_bytes(packed.read_bytes())
+    one, two = (find_bundle(f"{site}{place}/{packed.name}", tmp_path) for place in ("", "/v2"))
+    assert one is not None
+    assert two is not None
+    assert one != two
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://127.0.0.1:9/...tar.gz"])
+def test_a_url_that_names_no_file_is_told(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="its URL ends in the name of a"):
+        find_bundle(url, tmp_path)
 
 
 def test_a_bundle_by_its_name_must_have_the_pinned_checksum(
@@ -91,6 +109,7 @@ def archive(path: Path, names: dict[str, bytes]) -> Path:
         {"readme": b"no run"},
         {"run/config.yaml": b"", "../outside": b"x"},
         {"a/config.yaml": b"", "b/config.yaml": b""},
+        {"run/config.yaml": b"", "run/tokenizer.model": b""},
         {},
     ],
 )

@@ -63,6 +63,8 @@ def test_what_differs_is_not_published(
         (np.array([b"a", b"b"]), np.array([b"a", b"c"]), 'run says "b", the export "c"'),
         (np.array([1, 2]), np.array([1, 3]), 'run says "2"'),
         (np.array([1.0, 2.0]), np.array([1.0, 2.001]), 'run says "2.0"'),
+        (np.array([1.0, 2.0]), np.array([1.0, np.nan]), 'the export "nan"'),
+        (np.array([1.0, 2.0]), np.array([1.0, -np.inf]), 'the export "-inf"'),
         (np.zeros([2, 3]), np.zeros([2, 4]), r"shape \(2, 4\)"),
     ],
 )  # fmt: skip
@@ -71,6 +73,12 @@ def test_every_kind_of_difference_is_seen(ours: Any, theirs: Any, message: str) 
     assert _compare("greedy", inputs, {"x": ours}, {"x": ours}) == 0
     with pytest.raises(UserError, match=message):
         _compare("greedy", inputs, {"x": ours}, {"x": theirs})
+
+
+def test_what_is_no_number_on_both_sides_is_not_published() -> None:
+    nothing = {"x": np.array([np.nan])}
+    with pytest.raises(UserError, match="nothing was published"):
+        _compare("greedy", {"text": np.array([b"one"], object)}, nothing, nothing)
 
 
 @pytest.mark.parametrize(
