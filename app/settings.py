@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import ipaddress
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from app.errors import UsageError
@@ -18,6 +19,8 @@ Serves a page and an API for exported models, on one port.
 
 --model holds an export of tfnmt.export in this process; --backend asks TensorFlow Serving.
 Exit codes: 0 done, 1 failed, 2 called wrongly."""
+
+MOST_PORTS = 65535
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,16 @@ def parse(arguments: list[str]) -> Settings:
     for name in ("cache", "rate", "port"):
         if getattr(flags, name) < 0:
             raise UsageError(f"--{name}={getattr(flags, name)}: must not be less than 0")
+    if not isfinite(flags.deadline):
+        raise UsageError(f"--deadline={flags.deadline}: must have an end; try 60")
+    if flags.port > MOST_PORTS:
+        raise UsageError(f"--port={flags.port}: must not be more than {MOST_PORTS}")
+    models = tuple(_named_folder(value) for value in flags.model)
+    backends = tuple(_named_url(value) for value in flags.backend)
+    _check_names([name for name, _ in (*models, *backends)])
     return Settings(
-        models=tuple(_named_folder(value) for value in flags.model),
-        backends=tuple(_named_url(value) for value in flags.backend),
+        models=models,
+        backends=backends,
         host=flags.host,
         port=flags.port,
         deadline=flags.deadline,
@@ -136,7 +146,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _named_folder(value: str) -> tuple[str, Path]:
     """NAME=DIR, or DIR: its own name then, that of the model's folder where it is a version."""
-    name, _, folder = value.rpartition("=")
+    name, folder = _parted(value)
     path = Path(folder)
     resolved = path.resolve()
     own = resolved.parent.name if resolved.name.isdigit() else resolved.name
@@ -146,8 +156,20 @@ def _named_folder(value: str) -> tuple[str, Path]:
 def _named_url(value: str) -> tuple[str, str]:
     from app.engines.tf_serving import model_name
 
-    name, _, url = value.rpartition("=")
+    name, url = _parted(value)
     return name or model_name(url), url
+
+
+def _parted(value: str) -> tuple[str, str]:
+    """NAME=PLACE in its two parts; a place of its own may hold an = too."""
+    name, equals, place = value.partition("=")
+    return (name, place) if equals and "/" not in name else ("", value)
+
+
+def _check_names(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two models are called {name}; name them: --model=NAME=DIR")
 
 
 def _keys(path: Path) -> frozenset[bytes]:

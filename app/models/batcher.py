@@ -82,14 +82,19 @@ class Batcher:
     @property
     def backlog(self) -> float:
         """Seconds that what is waiting will take."""
-        return sum(job.seconds for job in self._waiting) / self._lanes
+        wanted = (job for job in self._waiting if not job.result.done())
+        return sum(job.seconds for job in wanted) / self._lanes
 
     async def ask(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
         """The results of rows, each given with its length in pieces, more or less.
 
-        To cancel this takes the rows out of the queue.
+        Raises an OverloadedError where they would have to wait too long.
         """
         self._admit()
+        return await self.wait_for(task, rows)
+
+    async def wait_for(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
+        """The same, however long it takes. When it is cancelled, its rows are wanted no more."""
         jobs = [Job(task, row, pieces) for row, pieces in rows]
         self._waiting += jobs
         self._dispatch()

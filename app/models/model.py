@@ -55,6 +55,8 @@ class Model:
         self.version = ""
         self.card: Card | None = None
         self.ready = False
+        self._reason = ""
+        self._warm = ""  # the version that is
         self._engine = engine
         self._batcher = Batcher(engine.lanes, patience, observer)
         self._cache: LRUCache[Any, Any] = LRUCache(cached)
@@ -83,11 +85,12 @@ class Model:
         """Asks the model whether it is there; a version that is new is read and warmed up."""
         try:
             version = await self._engine.version()
-            if version != self.version or self.card is None:
+            if version != self._warm:
                 self.card = await self._engine.info()
                 self.version = version
                 self._cache.clear()
                 await self._warm_up()
+                self._warm = version
             self._turn(True, f"version {version} is ready")
         except ApiError as problem:
             self._turn(False, problem.message)
@@ -153,12 +156,12 @@ class Model:
             for text in WARM_UP:
                 row = Pair(text, text) if paired else text
                 for rows in (1, 2 if paired else 32):
-                    await self._batcher.ask(task, [(row, _pieces(row))] * rows)
+                    await self._batcher.wait_for(task, [(row, _pieces(row))] * rows)
 
     def _turn(self, ready: bool, reason: str) -> None:
-        if ready != self.ready:
+        if (ready, reason) != (self.ready, self._reason):
             logger.info("model", extra={"fields": {"model": self.name, "state": reason}})
-        self.ready = ready
+        self.ready, self._reason = ready, reason
 
 
 def _cut(translation: Translation, alternatives: int) -> Translation:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from app.errors import ApiError, UnavailableError, UsageError
+from app.errors import ApiError, UnavailableError
 from app.models.model import Model
 
 
@@ -12,10 +12,6 @@ class Models:
 
     def __init__(self, models: list[Model]) -> None:
         self._models = {model.name: model for model in models}
-        if len(self._models) < len(models):
-            names = [model.name for model in models]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise UsageError(f"two models are called {twice}; name them: --model=NAME=DIR")
         self._watches: list[asyncio.Task[None]] = []
 
     def __iter__(self) -> Iterator[Model]:

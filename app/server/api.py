@@ -54,10 +54,10 @@ class Api:
         """Translates texts."""
         begun = time.monotonic()
         texts = [asked.text] if isinstance(asked.text, str) else asked.text
-        self._desk.accept(request, texts)
         if asked.alternatives and asked.mode == "greedy":
             raise ApiError(422, "invalid", "alternatives: only mode beam has them")
         model = self._desk.models.find(asked.source, asked.target, asked.model)
+        self._desk.accept(request, texts)
         work = model.translate(texts, asked.mode, asked.alternatives)
         found = await self._desk.answer(request, work)
         translations = list(map(_translation, found))
@@ -109,8 +109,8 @@ class Api:
 
     def _take_in(self, request: Request, asked: schemas.PairRequest) -> tuple[Pair, Model]:
         """A text and its translation, and the model that is to read them."""
-        self._desk.accept(request, [asked.text, asked.translation])
         model = self._desk.models.find(asked.source, asked.target, asked.model)
+        self._desk.accept(request, [asked.text, asked.translation])
         return Pair(asked.text, asked.translation), model
 
 

@@ -14,7 +14,7 @@ from app.server.schemas import PlainError, Text
 
 ANY = "auto"
 
-STATUSES = (400, 401, 413, 415, 422, 429, 502, 503, 504)
+STATUSES = (400, 401, 403, 413, 415, 422, 429, 502, 503, 504)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in STATUSES}
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -71,12 +71,13 @@ def routes(desk: Desk) -> APIRouter:
     )
     async def translate(request: Request) -> TranslateAnswer:
         """Translates a text or a list of texts."""
+        _refuse_strangers(request, desk.settings.allowed_origins)
         asked = await _read(request)
         texts = [asked.q] if isinstance(asked.q, str) else asked.q
         key = asked.api_key or None
         desk.clients.check(request, key)
-        desk.accept(request, texts, key)
         model = desk.models.find(None if asked.source == ANY else asked.source, asked.target)
+        desk.accept(request, texts, key)
         alternatives = min(asked.alternatives, MOST_ALTERNATIVES)
         found = await desk.answer(request, model.translate(texts, "beam", alternatives))
         return _answer(found, single=isinstance(asked.q, str), listed=bool(alternatives))
@@ -115,6 +116,16 @@ def routes(desk: Desk) -> APIRouter:
         }
 
     return router
+
+
+def _refuse_strangers(request: Request, allowed_origins: tuple[str, ...]) -> None:
+    """Raises where a page of another site sends a form: browsers let it, and say so."""
+    headers = request.headers
+    if (
+        headers.get("sec-fetch-site") == "cross-site"
+        and headers.get("origin") not in allowed_origins
+    ):
+        raise ApiError(403, "forbidden", "pages of other sites may not ask; see --allow_origin")
 
 
 async def _read(request: Request) -> TranslateRequest:

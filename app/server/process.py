@@ -25,6 +25,14 @@ from app.settings import Settings
 CONNECTIONS = 2000
 """Connections at a time; beyond them uvicorn refuses."""
 
+LEVELS = {
+    "": logging.WARNING,
+    "app": logging.INFO,
+    "uvicorn": logging.WARNING,
+    "python_multipart": logging.ERROR,  # its warnings are of what clients send
+}
+"""What is logged of whom; all else is the first's."""
+
 GRACE = 1.0
 """Seconds for whoever sends us requests to see that /readyz says no."""
 
@@ -64,6 +72,7 @@ class Server(uvicorn.Server):
 def serve(settings: Settings) -> None:
     """Serves until a signal ends it; exits as that signal would have it."""
     _log_to_stderr()
+    listen(settings).close()  # a port that is taken is told before models are loaded
     metrics = Metrics()
     desk = Desk(settings, _models(settings, metrics), metrics)
     listener = listen(settings)
@@ -125,7 +134,7 @@ def listen(settings: Settings) -> socket.socket:
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines())
-    for name, level in (("app", logging.INFO), ("uvicorn", logging.WARNING)):
+    for name, level in LEVELS.items():
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)

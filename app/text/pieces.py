@@ -9,23 +9,27 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END = "</s>"
 SPACE = "\u2581"
 """How a piece writes a space."""
+UNREAD = 16
+"""Bytes that are passed over, at most, where pieces are not as the text is written."""
 
 
 def locate(pieces: Sequence[str], text: str) -> list[Span]:
     """Places in code points; a piece of bytes has the character that they are a part of.
 
     A piece that is not in the text, for the model reads it otherwise than it is written, gets an
-    empty place where it would stand.
+    empty place where it would stand; those after it are found again a little further on.
     """
     content = text.encode()
     spans: list[Span] = []
-    start = 0
+    start, lost = 0, False
     for piece in pieces:
         letters = _bytes(piece)
         found = content.find(letters, start) if letters else start
         # Only spaces may lie between pieces: what is found beyond is another of the kind.
-        if found < 0 or content[start:found].strip():
-            found, letters = start, b""
+        if found < 0 or len(content[start:found].strip()) > (UNREAD if lost else 0):
+            found, letters, lost = start, b"", True
+        elif letters:
+            lost = False
         spans.append(_characters(content, found, found + len(letters)))
         start = found + len(letters)
     return spans

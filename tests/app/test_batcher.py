@@ -200,6 +200,24 @@ def test_rows_that_nobody_waits_for_any_more_are_dropped() -> None:
     run(scenario)
 
 
+def test_rows_that_nobody_waits_for_any_more_keep_nobody_out() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, patience=1)
+        worker.task.seconds_a_piece = 0.1
+        first, *gone = await start(
+            *(batcher.ask(worker.task, sized(row)) for row in ("first", "a", "b"))
+        )
+        for question in gone:
+            question.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        assert batcher.backlog == 0
+        (another,) = await start(batcher.ask(worker.task, sized("c")))
+        worker.free.set()
+        assert await asyncio.gather(first, another) == [["first!"], ["c!"]]
+
+    run(scenario)
+
+
 def test_what_would_wait_too_long_is_refused_until_the_queue_is_shorter() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(1, patience=1)

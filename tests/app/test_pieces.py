@@ -25,9 +25,20 @@ def test_a_piece_of_a_character_has_the_character() -> None:
 
 
 def test_what_is_written_otherwise_has_an_empty_place_and_what_follows_is_found() -> None:
-    assert placed(["▁fi", "sh", "▁x"], "ﬁsh x") == ["", "", "x"] or placed(
-        ["▁fi", "▁x"], "ﬁ x"
-    ) == ["", ""]
+    assert placed(["▁fi", "sh", "▁x"], "ﬁsh x") == ["", "sh", "x"]
+    half = ["▁Die", "▁1", "⁄", "2", "▁Stunde", "▁ist", "▁um", ".", "</s>"]
+    assert placed(half, "Die ½ Stunde ist um.") == [
+        "Die",
+        "",
+        "",
+        "",
+        "Stunde",
+        "ist",
+        "um",
+        ".",
+        "",
+    ]
+    assert placed(["▁a", ",", "b"], "a，b") == ["a", "", "b"]
 
 
 def test_nothing_is_beyond_the_text() -> None:

@@ -18,6 +18,11 @@ def test_a_model_is_called_by_its_folder_or_by_the_name_that_it_is_given(tmp_pat
     assert found.models[1][1] == Path("exports/en_de")
 
 
+def test_a_folder_may_have_an_equals_sign_in_its_path() -> None:
+    found = parse(["--model=runs/rate=0.1/en_de", "--model=mine=runs/rate=0.1/en_de"])
+    assert found.models == tuple((name, Path("runs/rate=0.1/en_de")) for name in ("en_de", "mine"))
+
+
 @pytest.mark.parametrize("url", [URL, f"{URL}/", f"{URL}/versions/3", f"{URL}/labels/stable"])
 def test_a_backend_is_called_by_its_model(url: str) -> None:
     assert parse([f"--backend={url}"]).backends == (("en_de", url),)
@@ -33,7 +38,11 @@ def test_a_backend_is_called_by_its_model(url: str) -> None:
         (["--model=a", "--nosuch"], "--nosuch"),
         (["--model=a", "--port=x"], "--port"),
         (["--model=a", "--port=-1"], "--port"),
+        (["--model=a", "--port=70000"], "--port"),
         (["--model=a", "--deadline=0"], "--deadline"),
+        (["--model=a", "--deadline=nan"], "--deadline"),
+        (["--model=a", "--deadline=inf"], "--deadline"),
+        (["--model=a", "--model=b/a"], "two models are called a; name them: --model=NAME=DIR"),
         (["--model=a", "--max_chars=0"], "--max_chars"),
         (["--model=a", "--trusted_proxies=nobody"], "10.0.0.0/8"),
         (["--model=a", "--allow_origin=*"], "https://example.org"),
@@ -61,8 +70,8 @@ def test_keys_are_read_a_line_each_and_kept_as_digests(tmp_path: Path) -> None:
     [
         (["--help"], 0, "--backend"),
         ([], 2, "app: no model"),
-        (["--model=/nosuch"], 1, "app: /nosuch: no such folder"),
-        (["--model=."], 1, "holds no exported model"),
+        (["--port=0", "--model=/nosuch"], 1, "app: /nosuch: no such folder"),
+        (["--port=0", "--model=."], 1, "holds no exported model"),
     ],
 )
 def test_the_command_says_in_a_line_what_is_wrong(

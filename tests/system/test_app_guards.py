@@ -39,6 +39,23 @@ def ask(app: Any, text: str = "a", **headers: str) -> httpx.Response:
     return app.post(PATH, {"text": text}, headers=headers)
 
 
+# Other sites.
+
+
+def test_a_page_of_another_site_cannot_send_forms(guarded: Any) -> None:
+    def post(**headers: str) -> int:
+        fields = {"q": "a", "source": "en", "target": "de", "api_key": "one-key"}
+        return httpx.post(
+            f"{guarded.url}/translate", data=fields, headers=headers, trust_env=False, timeout=60
+        ).status_code
+
+    stranger = {"Sec-Fetch-Site": "cross-site", "Origin": "https://stranger.example"}
+    assert post(**stranger) == 403
+    assert post(**stranger | {"Origin": "https://example.org"}) == 200  # which is allowed
+    assert post(**stranger | {"Sec-Fetch-Site": "same-origin"}) == 200
+    assert post() == 200
+
+
 # Keys and rates.
 
 
