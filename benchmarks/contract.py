@@ -10,7 +10,7 @@ from benchmarks.rest import Rest
 
 
 def keeps_contract(rest: Rest, texts: list[str]) -> bool:
-    """Whether every signature answers, the same in rows and in columns; prints a line each."""
+    """Whether every signature answers, alike in rows and in columns; prints a line for each."""
     verdicts = [_check_signature(rest, *one, texts) for one in rest.signatures().items()]
     return bool(verdicts) and all(verdicts)  # all are asked, whatever the first gives
 

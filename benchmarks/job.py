@@ -32,7 +32,7 @@ from tfnmt.flags import run
 from tfnmt.progress import bar
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string("input", None, "sentences, one a line", flag_values=FLAGS)
+flags.DEFINE_string("input", None, "sentences, one per line", flag_values=FLAGS)
 flags.DEFINE_multi_string("system", [], "NAME=COMMAND, in turn with the others", flag_values=FLAGS)
 flags.DEFINE_integer("turns", 3, "turns of each system", 1, flag_values=FLAGS)
 

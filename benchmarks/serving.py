@@ -47,7 +47,9 @@ FLAGS = flags.FlagValues()
 flags.DEFINE_string("url", None, "the model's REST address", flag_values=FLAGS)
 flags.DEFINE_string("grpc", None, "the server's gRPC host:port", flag_values=FLAGS)
 flags.DEFINE_string("signature", "serving_default", "what is put under load", flag_values=FLAGS)
-flags.DEFINE_string("input", None, "sentences, one a line (default: the toy's)", flag_values=FLAGS)
+flags.DEFINE_string(
+    "input", None, "sentences, one per line (default: the toy's)", flag_values=FLAGS
+)
 flags.DEFINE_float("seconds", 10, "how long a load lasts", lower_bound=0.1, flag_values=FLAGS)
 flags.DEFINE_list("clients", ["1", "8"], "numbers of clients, one by one", flag_values=FLAGS)
 flags.DEFINE_string("app", None, "the web application's address", flag_values=FLAGS)
@@ -95,7 +97,7 @@ def _texts(path: str | None) -> list[str]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {error}") from error
     if not texts:
-        raise UserError(f"{path}: empty; give sentences, one a line")
+        raise UserError(f"{path}: empty; give sentences, one per line")
     return texts
 
 

@@ -409,7 +409,7 @@ def _presets_folder() -> Path:
 
 
 def _problems(detail: dict[str, Any]) -> list[str]:
-    """One of pydantic's errors: a line, or a line a contradiction of a section."""
+    """One of pydantic's errors: a line, or a line per contradiction of a section."""
     location = [str(part) for part in detail["loc"]]
     key = ".".join(location[:2])
     if detail["type"] == "extra_forbidden":

@@ -8,7 +8,7 @@ best/<step>/         the checkpoint with the best validation BLEU
 averaged/<step>/     the mean of the last checkpoints, written when training ends
 logs/                TensorBoard
 validations.jsonl    step and BLEU of every validation
-evaluations.jsonl    one line an evaluation
+evaluations.jsonl    one line per evaluation
 summary.json         what the finished training came to; absent until then
 """
 

@@ -37,7 +37,7 @@ flags.DEFINE_bool("tiny", False, "a model of two words, instead of a run", flag_
 flags.DEFINE_bool(
     "trained", False, "train the tiny model first, for some seconds", flag_values=FLAGS
 )
-flags.DEFINE_multi_string("target", [], "the text's translation, one a text", flag_values=FLAGS)
+flags.DEFINE_multi_string("target", [], "the text's translation, one per text", flag_values=FLAGS)
 flags.DEFINE_string(
     "nudge", None, "ROW,POSITION,TOKEN,AMOUNT: add so much to a logit, and see the loss move",
     flag_values=FLAGS,

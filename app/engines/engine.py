@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 Mode = Literal["beam", "greedy"]
 Columns = Mapping[str, Sequence[str]]
-"""Inputs or outputs of a signature by name, a row a text."""
+"""Inputs or outputs of a signature by name, a row per text."""
 
 SIGNATURES = ("serving_default", "greedy", "nbest", "align", "attention", "info")
 NOT_FOUND = -1e9
@@ -86,7 +86,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
-        """Asks a signature: a column an input, a column an output."""
+        """Asks a signature: a column per input, a column per output."""
 
     @abstractmethod
     async def version(self) -> str:
@@ -104,7 +104,7 @@ class Engine(ABC):
     async def translate(
         self, texts: Sequence[str], mode: Mode, alternatives: int = 0
     ) -> list[Translation]:
-        """Translations, a text each; alternatives come of a beam alone."""
+        """One translation per text; alternatives come of a beam alone."""
         if alternatives:
             columns = await self.call("nbest", {"text": texts})
             found = zip(columns["translations"], columns["scores"], strict=True)

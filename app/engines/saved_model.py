@@ -14,7 +14,7 @@ from app.processors import PROCESSORS
 
 SETTINGS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    # On the few rows of a search a call of oneDNN's kernels costs more than it saves: docs/app.md.
+    # A call of oneDNN's kernels costs more than it saves on few rows: docs/app.md.
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }
 

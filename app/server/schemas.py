@@ -106,7 +106,7 @@ class TargetPiece(Piece):
 
 
 class SentencePair(BaseModel):
-    """A sentence and its translation; `attention` has a row a target piece."""
+    """A sentence and its translation; `attention` has a row per target piece."""
 
     source: list[Piece]
     target: list[TargetPiece]

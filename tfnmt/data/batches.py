@@ -1,4 +1,4 @@
-"""Padded batches of ids for teacher forcing, cut into one shard a replica."""
+"""Padded batches of ids for teacher forcing, cut into one shard per replica."""
 
 from collections import deque
 from collections.abc import Iterator

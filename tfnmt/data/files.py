@@ -72,4 +72,4 @@ def read_pairs(source: Path, target: Path, errors: str = "strict") -> Iterator[P
         yield source_line, target_line
         count += 1
     if count == 0:
-        raise UserError(f"{source}: no text in it; a sentence a line is expected")
+        raise UserError(f"{source}: no text in it; a sentence per line is expected")

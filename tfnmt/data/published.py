@@ -20,7 +20,7 @@ Reader = Callable[[Iterable[bytes], str], Iterator[bytes]]
 
 
 def lines(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
-    """Plain text, a sentence a line."""
+    """Plain text, a sentence per line."""
     del language
     return (line.rstrip(b"\r\n") for line in stream)
 

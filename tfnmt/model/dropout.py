@@ -1,8 +1,8 @@
 """Dropout without hidden state: what is dropped is a function of a seed and of the place.
 
-Whoever trains hands the model one seed a step (and replica), and every `Dropout` mixes its own path
-into it. So a resumed run drops what the uninterrupted one would have dropped, and no two layers,
-steps or replicas drop alike. No seed means no dropout: inference.
+Whoever trains hands the model one seed per step (and replica), and every `Dropout` mixes its own
+path into it. So a resumed run drops what the uninterrupted one would have dropped, and no two
+layers, steps or replicas drop alike. No seed means no dropout: inference.
 """
 
 import zlib

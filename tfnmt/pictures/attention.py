@@ -1,4 +1,4 @@
-"""Attention as heat maps: which keys each query looks at, one panel a head."""
+"""Attention as heat maps: which keys each query looks at, one panel per head."""
 
 import math
 from collections.abc import Sequence
@@ -151,7 +151,7 @@ def _label_size(cell: float) -> float:
 
 def _draw_head(axes: Axes, matrix: np.ndarray, cell: float) -> AxesImage:
     """[T, S] as coloured cells with hairlines between them."""
-    # "none": an SVG file keeps one pixel a cell, and asks viewers not to blur them.
+    # "none": an SVG file keeps one pixel per cell, and asks viewers not to blur them.
     image = axes.imshow(matrix, COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="none")
     axes.spines[:].set_visible(True)
     height, width = matrix.shape

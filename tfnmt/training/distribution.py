@@ -61,7 +61,7 @@ def together() -> Iterator[None]:
 
 
 def distribute_batches(strategy: tf.distribute.Strategy, batches: Batches, first_step: int) -> Any:
-    """Endless batches from a step on, `((source, target_in), target_out)`: a shard a replica."""
+    """Endless batches from a step on, `((source, target_in), target_out)`: a shard per replica."""
     ids = tf.TensorSpec((None, None), tf.int32)
     replicas = strategy.num_replicas_in_sync
 

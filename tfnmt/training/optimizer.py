@@ -9,7 +9,7 @@ Tensor = Any
 
 
 class GuardedAdam(keras.optimizers.Adam):
-    """Keras' Adam, an operation a weight; a step not accepted leaves weights and moments alone.
+    """Keras' Adam, one operation per weight; a step not accepted leaves weights and moments alone.
 
     The condition is looked at for each weight: around the whole step there can be none, because the
     replicas meet in it.
