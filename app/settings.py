@@ -20,7 +20,7 @@ Serves a page and an API for exported models, on one port.
 --model holds an export of tfnmt.export in this process; --backend asks TensorFlow Serving.
 Exit codes: 0 done, 1 failed, 2 called wrongly."""
 
-MOST_PORTS = 65535
+HIGHEST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def parse(arguments: list[str]) -> Settings:
             raise UsageError(f"--{name}={getattr(flags, name)}: must not be less than 0")
     if not isfinite(flags.deadline):
         raise UsageError(f"--deadline={flags.deadline}: must have an end; try 60")
-    if flags.port > MOST_PORTS:
-        raise UsageError(f"--port={flags.port}: must not be more than {MOST_PORTS}")
+    if flags.port > HIGHEST_PORT:
+        raise UsageError(f"--port={flags.port}: must not be more than {HIGHEST_PORT}")
     models = tuple(_named_folder(value) for value in flags.model)
     backends = tuple(_named_url(value) for value in flags.backend)
     _check_names([name for name, _ in (*models, *backends)])

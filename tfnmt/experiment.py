@@ -72,7 +72,8 @@ def resolve(values: Any) -> Config:
         preset = read_tree(path)
     overrides = parse_overrides(values.set)
     for section, key in ("training", "init_from"), ("tokenizer", "from_run"):
-        if name := overrides.get(section, {}).get(key):
+        name = overrides.get(section, {}).get(key)
+        if isinstance(name, str):  # else it is wrong, as is told below
             overrides[section][key] = str(Path(name).resolve())
     return build_config(merge(preset, {"data": flag_tree(values)}, overrides))
 

@@ -119,7 +119,7 @@ def routes(desk: Desk) -> APIRouter:
 
 
 def _refuse_strangers(request: Request, allowed_origins: tuple[str, ...]) -> None:
-    """Raises where a page of another site sends a form: browsers let it, and say so."""
+    """Raises where a page of another site asks: browsers let it send forms, and say so."""
     headers = request.headers
     if (
         headers.get("sec-fetch-site") == "cross-site"

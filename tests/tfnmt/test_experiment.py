@@ -98,6 +98,8 @@ def test_other_runs_are_found_from_any_folder(own: Path) -> None:
     config = resolve(parsed("--dataset=toy", *settings))
     assert config.training.init_from == str(own / "runs" / "one")
     assert config.tokenizer.from_run == str(own / "runs" / "two")
+    with pytest.raises(UserError, match=r"training\.init_from"):
+        resolve(parsed("--dataset=toy", "--set=training.init_from=5"))
 
 
 def test_a_tokenizer_is_that_of_the_run_that_is_named(own: Path) -> None:
