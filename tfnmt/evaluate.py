@@ -14,11 +14,10 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
 
-from tfnmt.config import DataConfig
 from tfnmt.data.assembly import Origin
 from tfnmt.data.catalog import data_folder, download_missing, open_corpus, split_name
 from tfnmt.data.corpora import Files
@@ -50,6 +49,25 @@ define_search(FLAGS)
 define_data_dir(FLAGS)
 
 
+class TestSet(NamedTuple):
+    """What is translated and scored."""
+
+    name: str
+    pairs: list[Pair]
+    last_file: Path
+    """Where text is in a file for each language: the references'."""
+
+    @property
+    def sources(self) -> list[str]:
+        """What is translated."""
+        return [source for source, _ in self.pairs]
+
+    @property
+    def references(self) -> list[str]:
+        """What translations are compared with."""
+        return [reference for _, reference in self.pairs]
+
+
 def main(values: Any, positional: list[str]) -> None:
     """Translates the sources, scores, prints and keeps the result."""
     if positional:
@@ -58,21 +76,21 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model, and --split or --test: needed; see --help")
     model = find_model(values.model, search_changes(values))
     other = _find_other(values.against, model) if values.against else None
-    split, pairs = _read(values, model)
-    sources, references = zip(*pairs, strict=True)
+    text = _read(values, model)
     for name in filter(None, (values.json, values.report)):
         check_writable(Path(name))
     share_processors()
-    answers = _translate(values, model, sources)
+    answers = _translate(values, model, text.sources)
     hypotheses = _texts(answers)
 
-    evaluation = _evaluate(values, model, split, hypotheses, references)
+    evaluation = _evaluate(values, model, text, hypotheses)
     _print_scores(evaluation)
-    other_answers = _translate(values, other, sources) if other else []
+    other_answers = _translate(values, other, text.sources) if other else []
     if other:
-        evaluation["against"] = _compare(other, hypotheses, _texts(other_answers), references)
+        theirs = _texts(other_answers)
+        evaluation["against"] = _compare(other, hypotheses, theirs, text.references)
         _print_differences(evaluation["against"])
-    page = _diagnose(evaluation, pairs, answers, other_answers) if values.report else None
+    page = _diagnose(evaluation, text.pairs, answers, other_answers) if values.report else None
     _keep(values, model, evaluation, page)
 
 
@@ -88,18 +106,19 @@ def _find_other(name: str, model: RunModel | ExportModel) -> RunModel | ExportMo
     return other
 
 
-def _read(values: Any, model: RunModel | ExportModel) -> tuple[str, list[Pair]]:
-    """The name of what is scored, and its pairs in the model's direction."""
+def _read(values: Any, model: RunModel | ExportModel) -> TestSet:
+    """What is scored, in the model's direction."""
     data = model.config.data
     if values.split:
         data_dir = data_folder(values.data_dir)
         corpus = open_corpus(data, model.config.training.seed, data_dir)
         split = split_name(data, corpus, values.split)
         download_missing(data, corpus, (split,), data_dir, Origin())
-        return split, list(corpus.pairs(split))
+        return TestSet(split, list(corpus.pairs(split)), corpus.files(split)[-1])
     texts = find_texts([Path(name) for name in values.test], data.source, data.target)
     corpus = Files({"test": texts})
-    return ",".join(map(str, corpus.files("test"))), list(corpus.pairs("test"))
+    files = corpus.files("test")
+    return TestSet(",".join(map(str, files)), list(corpus.pairs("test")), files[-1])
 
 
 def _translate(
@@ -118,27 +137,22 @@ def _translate(
 
 
 def _evaluate(
-    values: Any,
-    model: RunModel | ExportModel,
-    split: str,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
+    values: Any, model: RunModel | ExportModel, text: TestSet, hypotheses: Sequence[str]
 ) -> dict[str, Any]:
     """The scores, and what they are of."""
     from tfnmt.evaluation.scores import scores
 
     data = model.config.data
-    evaluation: dict[str, Any] = dict(scores(hypotheses, references))
+    evaluation: dict[str, Any] = dict(scores(hypotheses, text.references))
     if values.metric == "multi30k":
-        literature = _literature(data, split, hypotheses, references, data_folder(values.data_dir))
-        evaluation["bleu_lc_tok"] = literature
+        evaluation["bleu_lc_tok"] = _literature(text, hypotheses, data.target)
     return {
         **evaluation,
         "model": model.name,
         "source": data.source,
         "target": data.target,
-        "split": split,
-        "sentences": len(references),
+        "split": text.name,
+        "sentences": len(text.pairs),
         **_settings(model),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -206,32 +220,26 @@ def _diagnose(
     return report(evaluation, lines, others)
 
 
-def _literature(
-    data: DataConfig,
-    split: str,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    data_dir: Path,
-) -> dict[str, Any]:
-    """The literature's BLEU, against the official tokens where the data folder has them."""
+def _literature(text: TestSet, hypotheses: Sequence[str], target: str) -> dict[str, Any]:
+    """The literature's BLEU, against the official tokens where they lie beside the references."""
     from tfnmt.evaluation.literature import literature_bleu, literature_tokens
     from tfnmt.evaluation.scores import bleu
 
-    tokens = literature_tokens(references, data.target)
-    official = data_dir / "multi30k" / f"{split}.lc.norm.tok.{data.target}"
+    tokens = literature_tokens(text.references, target)
+    official = text.last_file.with_suffix(f".lc.norm.tok.{target}")
     if not official.is_file():
         say(f"no self-test: there are no official tokens in {official}; ours are the references")
-        return literature_bleu(hypotheses, tokens, data.target)
+        return literature_bleu(hypotheses, tokens, target)
     lines = list(read_lines(official))
     if len(lines) != len(tokens):
         raise UserError(f"{official}: {len(lines):,} lines for {len(tokens):,} references; mend it")
     differing = sum(ours != theirs for ours, theirs in zip(tokens, lines, strict=True))
-    lower = bleu([line.lower() for line in references], references)
+    lower = bleu([line.lower() for line in text.references], text.references)
     say(
         f"self-test: {differing} of {len(lines):,} references tokenised otherwise than in "
         f"{official.name}; lower-cased references scored cased give {lower:.2f}"
     )
-    return literature_bleu(hypotheses, lines, data.target)
+    return literature_bleu(hypotheses, lines, target)
 
 
 def _print_scores(evaluation: dict[str, Any]) -> None:

@@ -189,3 +189,27 @@ def test_another_direction_is_refused(
 def test_a_wrong_call_is_told(call: Call, flags: list[str]) -> None:
     with pytest.raises(UsageError, match="--model, and --split or --test"):
         call(evaluate, *flags)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_literatures_bleu_reads_official_tokens_beside_the_references(
+    reverse: bool, call: Call, tiny_run: Path, files: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "t.lc.norm.tok.de").write_text("ein anderes wort\n" * 30)
+    order = ",".join(sorted(files.split(","), reverse=reverse))
+    call(evaluate, f"--model={tiny_run}", f"--test={order}", "--metric=multi30k",
+         f"--json={tmp_path / 'e.json'}")  # fmt: skip
+    assert "30 of 30 references tokenised otherwise than in t.lc.norm.tok.de" in (
+        capsys.readouterr().err
+    )
+    assert json.loads((tmp_path / "e.json").read_text())["bleu_lc_tok"]["score"] < 5
+
+
+def test_without_official_tokens_the_literatures_bleu_says_so_and_makes_its_own(
+    call: Call, tiny_run: Path, files: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(evaluate, f"--model={tiny_run}", f"--test={files}", "--metric=multi30k")
+    printed = capsys.readouterr()
+    assert "no official tokens in" in printed.err
+    assert "the literature's" in printed.out
