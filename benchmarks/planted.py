@@ -131,6 +131,15 @@ def _values_twice(sound: Function) -> Function:
     return init
 
 
+def _no_last_norm(sound: Function) -> Function:
+    """Ends like the paper's stacks, whose last sublayer is normed: here it is not."""
+
+    def last_norm(config: Any) -> Any:
+        return sound(config.model_copy(update={"norm_first": False}))
+
+    return last_norm
+
+
 # --- Embeddings and positions ---------------------------------------------------------------------
 
 
@@ -232,6 +241,10 @@ FAULTS = {
     "values_twice": Fault(
         "what the encoder attends to is multiplied by V twice",
         "tfnmt.model.encoder:EncoderLayer.__init__", _values_twice, ("model/test_transformer.py",),
+    ),
+    "no_last_norm": Fault(
+        "layers norm first, and nothing norms what the last one gives",
+        "tfnmt.model.sublayers:last_norm", _no_last_norm, ("model/test_numpy.py",),
     ),
     "untied_init": Fault(
         "the shared table is drawn from normal(0, 1)",
