@@ -1,65 +1,24 @@
 """When a model is ready, before an engine that does as it is told."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
-from app.engines.engine import Columns, Engine
-from app.errors import UnavailableError
+from app.engines.engine import Mode
 from app.models.batcher import Observer
 from app.models.model import Model
-
-CARD = {
-    "source": "en",
-    "target": "de",
-    "limits": {
-        "max_source_length": 9, "max_translation_length": 9, "longest_trained": 9, "beam_size": 4
-    },
-}  # fmt: skip
+from tests.app.told import ToldEngine
 
 
-class ToldEngine(Engine):
-    """Answers every signature with nothing, but for those that are broken."""
-
-    lanes = 1
-
-    def __init__(self) -> None:
-        self.now = "1"
-        self.broken: set[str] = set()
-        self.asked: list[str] = []
-
-    async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
-        self.asked.append(signature)
-        if signature in self.broken:
-            raise UnavailableError(f"{signature} is broken")
-        rows = len(columns["text"])
-        if signature == "info":
-            return {"card": [json.dumps(CARD)]}
-        return {
-            "translation": ["a"] * rows, "score": [0.0] * rows, "truncated": [False] * rows,
-            "translations": [["a"]] * rows, "scores": [[0.0]] * rows,
-            "source_pieces": [["a"]] * rows, "target_pieces": [["a"]] * rows,
-            "source_length": [1] * rows, "target_length": [1] * rows,
-            "token_log_probs": [[0.0]] * rows, "attention": [[[1.0]]] * rows,
-            "encoder": [[[[[1.0]]]]] * rows, "decoder": [[[[[1.0]]]]] * rows,
-            "cross": [[[[[1.0]]]]] * rows,
-        }  # fmt: skip
-
-    async def version(self) -> str:
-        return self.now
-
-    async def close(self) -> None:
-        pass
-
-
-def run(scenario: Callable[[ToldEngine, Model], Awaitable[None]], patience: float = 5.0) -> None:
+def run(
+    scenario: Callable[[ToldEngine, Model], Awaitable[None]], patience: float = 5.0, cached: int = 0
+) -> None:
     async def begin() -> None:
         engine = ToldEngine()
-        await asyncio.wait_for(scenario(engine, Model("a", engine, patience, 0, Observer())), 60)
+        model = Model("a", engine, patience, cached, Observer())
+        await asyncio.wait_for(scenario(engine, model), 60)
 
     asyncio.run(begin())
 
@@ -121,3 +80,63 @@ def test_why_a_model_is_not_ready_is_logged_from_the_beginning(
         run(scenario)
     states = [record.fields["state"] for record in caplog.records]
     assert states == ["info is broken", "greedy is broken"]
+
+
+async def said(model: Model, text: str, mode: Mode = "beam", alternatives: int = 0) -> str:
+    (translation,) = await model.translate([text], mode, alternatives)
+    return translation.text
+
+
+def test_what_is_asked_again_comes_from_the_cache_and_what_fell_out_does_not() -> None:
+    async def scenario(engine: ToldEngine, model: Model) -> None:
+        await model.check()
+        engine.asked.clear()
+        for text, asked in (("a", 1), ("a", 1), ("b", 2), ("a", 2), ("c", 3), ("b", 4)):
+            await said(model, text)
+            assert len(engine.asked) == asked, text
+
+    run(scenario, cached=2)
+
+
+def test_without_a_cache_everything_is_asked() -> None:
+    async def scenario(engine: ToldEngine, model: Model) -> None:
+        await model.check()
+        engine.asked.clear()
+        await said(model, "a")
+        await said(model, "a")
+        assert len(engine.asked) == 2
+
+    run(scenario)
+
+
+def test_a_text_twice_in_a_request_is_asked_once() -> None:
+    async def scenario(engine: ToldEngine, model: Model) -> None:
+        await model.check()
+        engine.asked.clear()
+        translations = await model.translate(["a", "a"], "beam", 0)
+        assert [translation.text for translation in translations] == ["serving_default 1"] * 2
+        assert engine.asked == ["serving_default"]
+
+    run(scenario)
+
+
+def test_the_cache_keeps_ways_to_search_apart() -> None:
+    async def scenario(engine: ToldEngine, model: Model) -> None:
+        await model.check()
+        for _ in range(2):
+            assert await said(model, "a") == "serving_default 1"
+            assert await said(model, "a", "greedy") == "greedy 1"
+            assert await said(model, "a", alternatives=2) == "nbest 1"
+
+    run(scenario, cached=9)
+
+
+def test_a_new_version_answers_for_itself() -> None:
+    async def scenario(engine: ToldEngine, model: Model) -> None:
+        await model.check()
+        assert await said(model, "a") == "serving_default 1"
+        engine.now = "2"
+        await model.check()
+        assert await said(model, "a") == "serving_default 2"
+
+    run(scenario, cached=9)
