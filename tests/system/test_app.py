@@ -181,8 +181,7 @@ def test_what_is_wrong_is_told_and_not_repeated(app: Any, body: Any, status: int
     error = answer.json()["error"]
     assert set(error) == {"code", "message", "request_id"}
     assert all(error.values())
-    if "unknown field" not in answer.request.content.decode("utf-8", "ignore"):
-        assert SECRET * 2 not in answer.text
+    assert SECRET not in answer.text
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])

@@ -143,10 +143,10 @@ def test_scores_come_before_a_tab(
 def test_beam_size_is_taken_for_a_run_and_refused_for_an_export(
     call: Call, tiny_run: Path, tiny_export: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call(translate, f"--model={tiny_run}", "--scores", "--beam_size=1", SENTENCES[0])
-    greedy = float(capsys.readouterr().out.split("\t")[0])
-    call(translate, f"--model={tiny_run}", "--scores", "--length_penalty=5", SENTENCES[0])
-    assert float(capsys.readouterr().out.split("\t")[0]) != greedy
+    call(translate, f"--model={tiny_run}", "--beam_size=7", "--nbest=7", SENTENCES[0])
+    assert len(json.loads(capsys.readouterr().out)["translations"]) == 7
+    with pytest.raises(UsageError, match="the beam has 6 hypotheses"):
+        call(translate, f"--model={tiny_run}", "--beam_size=6", "--nbest=7", SENTENCES[0])
     with pytest.raises(UsageError, match=r"^--beam_size: fixed in an export"):
         call(translate, f"--model={tiny_export}", "--beam_size=1", SENTENCES[0])
     with pytest.raises(UsageError, match=r"decoding\.beam_size: 0 is wrong"):

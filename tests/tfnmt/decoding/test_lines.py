@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, count, pairwise
+from queue import Queue
 from threading import Barrier
 
 import pytest
@@ -16,6 +17,8 @@ from tfnmt.decoding.lines import (
     MAX_CHARACTERS,
     MAX_ROWS,
     WINDOW,
+    Item,
+    _take,
     arriving,
     batches,
     translate_lines,
@@ -128,20 +131,25 @@ def test_a_line_comes_although_the_stream_stalls(pipe: Pipe) -> None:
     assert pipe.take().result(PATIENCE) is None
 
 
-def test_what_is_there_is_taken_together(pipe: Pipe) -> None:
-    lines = [str(number) for number in range(50)]
-    pipe.write("".join(f"{line}\n" for line in lines).encode())
-    time.sleep(0.5)  # for all of them to be there
-    found = pipe.take().result(PATIENCE) or []
-    while len(found) < len(lines):  # a thread may be slow
-        found += pipe.take().result(PATIENCE) or []
-    assert found == lines
-
-
-def test_a_full_window_does_not_wait_to_be_taken_together() -> None:
-    found = arriving(map(str, count()))
-    time.sleep(0.3)  # the queue fills up
-    assert len(next(found)) > 1
+@pytest.mark.parametrize(
+    ("waiting", "taken"),
+    [
+        (["a"], 1),
+        (["a", "b", "c"], 3),
+        (["a", "b", None], 3),
+        (["a", ValueError("b"), "c"], 2),  # nothing comes after an end
+        (["a"] * WINDOW, WINDOW),
+        (["a"] * (WINDOW + 1), WINDOW),
+    ],
+)
+def test_what_is_there_is_taken_together_up_to_a_window_or_an_end(
+    waiting: list[Item], taken: int
+) -> None:
+    queue: Queue[Item] = Queue()
+    for item in waiting:
+        queue.put(item)
+    assert _take(queue) == waiting[:taken]
+    assert queue.qsize() == len(waiting) - taken
 
 
 def test_streams_keep_their_order_in_windows_and_end() -> None:

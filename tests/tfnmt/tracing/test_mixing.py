@@ -20,14 +20,18 @@ def test_the_feed_forward_works_on_each_position_alone(forward: Forward) -> None
 
 
 def test_the_encoder_mixes_all_real_positions(forward: Forward) -> None:
-    for matrix in mixing(forward, "MultiHeadAttention.look_around", "encode"):
+    found = mixing(forward, "MultiHeadAttention.look_around", "encode")
+    assert len(found) == 2
+    for matrix in found:
         assert matrix[0].all()
         assert matrix[1, :, :2].all()
         assert not matrix[1, :2, 2:].any()  # nothing real hangs on padding
 
 
 def test_the_decoder_mixes_each_position_with_those_before(forward: Forward) -> None:
-    for matrix in mixing(forward, "MultiHeadAttention.look_around", "decode"):
+    found = mixing(forward, "MultiHeadAttention.look_around", "decode")
+    assert len(found) == 2
+    for matrix in found:
         assert np.array_equal(matrix, [np.tri(3, dtype=bool)] * 2)
 
 
