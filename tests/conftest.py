@@ -69,7 +69,7 @@ def tiny_export(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFac
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tiny_export"
     with exclusive(folder.with_suffix(".lock"), "another process exports"):
-        if not folder.exists():
+        if not (folder / "1").exists():
             call(export, f"--model={tiny_run}", f"--output={folder}")
     return folder
 

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -292,10 +293,12 @@ def test_languages_and_settings_are_libretranslates(app: Any) -> None:
 
 def test_who_takes_requests_goes_before_the_model(app: Any) -> None:
     app.translate(SENTENCES)
-    threads = list(Path(f"/proc/{app.process.pid}/task").iterdir())
-    nice = {int(path.name): os.getpriority(os.PRIO_PROCESS, int(path.name)) for path in threads}
+    nice = {}
+    for path in Path(f"/proc/{app.process.pid}/task").iterdir():
+        with suppress(ProcessLookupError):  # a thread that has ended since
+            nice[int(path.name)] = os.getpriority(os.PRIO_PROCESS, int(path.name))
     taker = nice.pop(app.process.pid)
-    assert max(nice.values()) == taker + NICER
+    assert max(nice.values()) == min(19, taker + NICER)
 
 
 def test_it_says_that_it_lives_and_is_ready(either: Any) -> None:

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+
+from tests.system.conftest import wait_until
 
 PATH = "/api/v1/translate"
 LONG = "word " * 60
@@ -96,6 +97,7 @@ def test_libretranslates_clients_show_their_key_as_a_field(guarded: Any) -> None
 
 def test_no_key_is_logged(guarded: Any) -> None:
     ask(guarded, Authorization="Bearer wrong-key")
+    wait_until(lambda: 401 in {event.get("status") for event in guarded.events()})
     assert "-key" not in guarded.log.read_text()
 
 
@@ -166,13 +168,10 @@ def test_work_for_clients_that_have_gone_is_dropped(app: Any) -> None:
     connections = [send_raw(app, request_bytes(f"{LONG} {number}")) for number in range(64)]
     for connection in connections:
         connection.close()
-    answer = app.post(PATH, {"text": "still there"})
-    while answer.status_code == 503:  # until the server has seen that they are gone
-        time.sleep(0.1)
-        answer = app.post(PATH, {"text": "still there"})
-    assert answer.status_code == 200
+    # Until the server has seen that they are gone.
+    wait_until(lambda: app.post(PATH, {"text": "still there"}).status_code == 200)
     assert rows_done(app) - before < 64
-    assert 499 in {event.get("status") for event in app.events()}
+    wait_until(lambda: 499 in {event.get("status") for event in app.events()})
 
 
 def rows_done(app: Any) -> float:
@@ -207,13 +206,13 @@ def test_too_much_at_once_is_refused_in_time_and_then_all_is_well(
 def test_what_was_taken_in_is_answered_before_the_end(start_app: Any, tiny_export: Path) -> None:
     with start_app(f"--model={tiny_export}", "--cache=0") as app:
         app.wait(200)
+        warm = rows_done(app)
         with ThreadPoolExecutor(8) as pool:
             asked = [
                 pool.submit(app.post, PATH, {"text": [f"{LONG} {number}"] * 16})
                 for number in range(8)
             ]
-            while not app.get("/metrics").text.count('app_batch_rows_count{task="beam"}'):
-                pass
+            wait_until(lambda: rows_done(app) > warm)
             app.process.send_signal(signal.SIGTERM)
             statuses = Counter(one.result().status_code for one in asked)
         assert set(statuses) <= {200, 503}
@@ -228,10 +227,7 @@ def test_an_end_is_announced(start_app: Any, tiny_export: Path) -> None:
         with httpx.Client(base_url=app.url, trust_env=False, timeout=60) as client:
             assert client.get("/readyz").status_code == 200
             app.process.send_signal(signal.SIGTERM)
-            answers = [client.get("/readyz").status_code]
-            while answers[-1] == 200:
-                answers.append(client.get("/readyz").status_code)
-            assert answers[-1] == 503
+            wait_until(lambda: client.get("/readyz").status_code == 503)
             assert client.post(PATH, json={"text": "a"}).status_code == 503
         assert app.process.wait(60) == -signal.SIGTERM
 

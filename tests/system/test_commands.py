@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("prepare", "train", "translate", "evaluate", "export", "average", "visualize")
+from tfnmt.run import home
+
+COMMANDS = tuple(
+    path.stem
+    for path in sorted((home() / "tfnmt").glob("*.py"))
+    if "__main__" in path.read_text(encoding="utf-8")
+)
 NOWHERE = "http://127.0.0.1:9/"
 """A mirror at which nobody listens."""
 

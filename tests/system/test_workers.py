@@ -147,7 +147,7 @@ def test_a_killed_worker_ends_the_other_with_a_line(
     assert "Traceback" not in errors
     before = len(Run(tmp_path / "run").checkpoints().all())
     again = workers(tmp_path / "run", **ENDLESS)
-    assert before == 1
+    assert before >= 1
     for line in again[0].stderr or ():
         if found := re.search(r"going on after step ([\d,]+)", line):
             assert int(found[1].replace(",", "")) % 10 == 0
