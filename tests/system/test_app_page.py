@@ -156,6 +156,18 @@ def test_nothing_is_asked_while_an_input_method_composes(page: Page) -> None:
     expect(target(page)).to_have_text("にほ")
 
 
+def test_nothing_is_asked_before_the_models_are_known(page: Page) -> None:
+    page.route("**/api/v1/models", lambda route: route.fulfill(status=503, json=problem("soon")))
+    page.reload()
+    asked = translating(page, lambda request: answer("there"))
+    source(page).fill("text")
+    page.wait_for_timeout(800)
+    assert asked == []
+    expect(page.locator("#source-error")).to_be_empty()
+    page.unroute("**/api/v1/models")
+    expect(target(page)).to_have_text("there")
+
+
 def test_control_and_enter_translate_at_once(page: Page) -> None:
     asked = translating(page, lambda request: answer(request["mode"]))
     source(page).fill("text")
@@ -163,6 +175,23 @@ def test_control_and_enter_translate_at_once(page: Page) -> None:
     expect(target(page)).to_have_text("beam")
     assert source(page).input_value() == "text"
     assert asked[-1]["mode"] == "beam"
+
+
+def test_a_long_text_is_asked_for_when_the_typing_pauses_only(page: Page) -> None:
+    asked = translating(page, lambda request: answer(request["mode"]))
+    source(page).fill("a" * 501)
+    expect(target(page)).to_have_text("beam")
+    assert [request["mode"] for request in asked] == ["beam"]
+
+
+def test_a_translation_that_is_to_stay_is_there_to_be_heard(page: Page) -> None:
+    translating(page, lambda request: answer(request["mode"]))
+    source(page).fill("text")
+    heard = page.locator("#spoken")
+    expect(heard).to_have_text("beam")
+    assert (heard.get_attribute("role"), heard.get_attribute("lang")) == ("status", "de")
+    page.get_by_role("button", name="Clear the text").click()
+    expect(heard).to_be_empty()
 
 
 def test_lines_and_white_space_are_shown_as_they_are(page: Page, app: Any) -> None:
@@ -295,6 +324,16 @@ def test_a_word_that_is_visited_lights_up_its_source_words(cat: Page) -> None:
     expect(cat.locator("mark")).to_have_count(0)
 
 
+def test_words_of_a_text_that_has_changed_tell_nothing(cat: Page) -> None:
+    cat.unroute(TRANSLATE)
+    cat.route(TRANSLATE, lambda route: route.fulfill(status=500, json=problem("it broke")))
+    expect(words(cat).first).to_be_visible()
+    text = target(cat).text_content()
+    source(cat).press_sequentially("s")
+    expect(words(cat)).to_have_count(0)
+    expect(target(cat)).to_have_text(text)
+
+
 def test_words_are_visited_by_keyboard(cat: Page) -> None:
     words(cat).first.focus()
     expect(cat.locator("mark")).to_have_text(["red"])
@@ -381,11 +420,26 @@ def test_attention_is_saved_as_a_picture(page: Page) -> None:
     assert page.locator("#map tbody td").count() == picture.count('class="value"')
 
 
+def test_attention_that_fails_leaves_no_other_ones_map(page: Page) -> None:
+    source(page).fill(SENTENCES[0])
+    expect(words(page).first).to_be_visible()
+    page.get_by_text("What the model looked at").click()
+    expect(page.locator("#map td").first).to_be_visible()
+    page.route(
+        "**/api/v1/attention", lambda route: route.fulfill(status=500, json=problem("it broke"))
+    )
+    page.locator("#kind").select_option("encoder")
+    expect(page.locator("#attention-error")).to_contain_text("It broke.")
+    expect(page.locator("#map")).to_be_empty()
+    expect(page.locator("#heads")).to_be_empty()
+
+
 # Files.
 
 
 def upload(page: Page, name: str, content: bytes) -> None:
-    page.get_by_text("Translate a file").click()
+    if not page.locator("#file-input").is_visible():
+        page.get_by_text("Translate a file").click()
     file = {"name": name, "mimeType": "text/plain", "buffer": content}
     page.locator("#file-input").set_input_files(file)
 
@@ -402,7 +456,7 @@ def test_a_text_file_is_translated_line_by_line(page: Page) -> None:
     lines = [f"line {number}" for number in range(70)]
     upload(page, "../lines.txt", "\r\n".join([*lines, ""]).encode())
     page.get_by_role("button", name="Translate the file").click()
-    expect(page.locator("#file-status")).to_have_text("71 of 71 lines")
+    expect(page.locator("#file-status")).to_have_text("70 of 70 lines")
     name, content = downloaded(page)
     assert name == "lines.de.txt"
     assert content == "\r\n".join([*(line.upper() for line in lines), ""])
@@ -416,20 +470,67 @@ def translating_lines(page: Page) -> list[list[str]]:
     def handle(route: Route) -> None:
         texts = body(route)["text"]
         asked.append(texts)
-        translations = [answer(text.upper())["translations"][0] for text in texts]
+        loud = [text.upper().replace("|", "\t") for text in texts]
+        translations = [answer(text)["translations"][0] for text in loud]
         route.fulfill(json={**answer(""), "translations": translations})
 
     page.route(TRANSLATE, handle)
     return asked
 
 
-def test_a_table_gets_a_column_more(page: Page) -> None:
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("1\tone\n2\ttwo", "1\tone\tONE\n2\ttwo\tTWO"),
+        ("1\tone\n2\ttwo\n", "1\tone\tONE\n2\ttwo\tTWO\n"),
+        ("1\tone\n\n2\ttwo\n", "1\tone\tONE\n\n2\ttwo\tTWO\n"),
+        ("1\n2\ttwo\tx", "1\t\t\t\n2\ttwo\tx\tTWO"),
+        ("1\tone|two\n", "1\tone|two\tONE TWO\n"),
+    ],
+)
+def test_a_table_gets_a_column_more(page: Page, content: str, expected: str) -> None:
     translating_lines(page)
-    upload(page, "table.tsv", b"1\tone\n2\ttwo")
+    upload(page, "table.tsv", content.encode())
     page.get_by_label("Column to translate").select_option(label="2")
     page.get_by_role("button", name="Translate the file").click()
-    name, content = downloaded(page)
-    assert (name, content) == ("table.de.tsv", "1\tone\tONE\n2\ttwo\tTWO")
+    assert downloaded(page) == ("table.de.tsv", expected)
+
+
+def test_a_long_text_after_a_table_has_one_column(page: Page) -> None:
+    upload(page, "table.tsv", b"1\tone\n2\ttwo")
+    page.get_by_label("Column to translate").select_option(label="2")
+    upload(page, "long.txt", b"a\n" * 200_000)
+    expect(page.locator("#column-label")).to_be_hidden()
+    expect(page.locator("#column")).to_have_value("0")
+
+
+def test_a_line_that_is_too_long_is_named_before_anything_is_sent(page: Page) -> None:
+    asked = translating_lines(page)
+    upload(page, "lines.txt", b"short\n" + b"a" * 5001)
+    page.get_by_role("button", name="Translate the file").click()
+    expect(page.locator("#file-error")).to_have_text("Line 2 is longer than 5000 characters.")
+    assert asked == []
+
+
+def test_a_file_that_failed_goes_on_where_it_was(page: Page) -> None:
+    asked = translating_lines(page)
+    failures = iter([None, problem("it broke")])
+
+    def fail_once(route: Route) -> None:
+        failure = next(failures, None)
+        if failure:
+            route.fulfill(status=500, json=failure)
+        else:
+            route.fallback()
+
+    page.route(TRANSLATE, fail_once)
+    lines = [f"line {number}" for number in range(70)]
+    upload(page, "lines.txt", "\n".join(lines).encode())
+    page.get_by_role("button", name="Translate the file").click()
+    expect(page.locator("#file-error")).to_contain_text("It broke.")
+    page.locator("#file-error").get_by_role("button", name="Try again").click()
+    assert downloaded(page)[1] == "\n".join(lines).upper()
+    assert [line for texts in asked for line in texts] == lines
 
 
 def test_a_file_goes_through_the_real_server(page: Page, app: Any) -> None:
@@ -459,7 +560,7 @@ def test_a_busy_server_is_waited_for(page: Page) -> None:
     page.route(TRANSLATE, handle)
     upload(page, "one.txt", b"line")
     page.get_by_role("button", name="Translate the file").click()
-    expect(page.locator("#file-status")).to_contain_text("going on in 1 s")
+    expect(page.locator("#file-status")).to_contain_text("Busy. Going on in 1 s.")
     assert downloaded(page)[1] == "done"
 
 
@@ -508,6 +609,26 @@ def test_a_server_that_is_gone_is_told_and_asked_again(page: Page) -> None:
     page.unroute(TRANSLATE)
     translating(page, lambda request: answer("there"))
     page.get_by_role("button", name="Try again").click()
+    expect(target(page)).to_have_text("there")
+
+
+def test_a_key_is_asked_for_checked_and_shown_to_the_server(page: Page) -> None:
+    def guarded(route: Route) -> None:
+        if route.request.headers.get("authorization") == "Bearer good-key":
+            route.fulfill(json=answer("there"))
+        else:
+            route.fulfill(status=401, json=problem("an API key is needed"))
+
+    page.route(TRANSLATE, guarded)
+    page.route(ALIGN, lambda route: route.fulfill(json={"pairs": []}))
+    key = page.get_by_label("API key")
+    expect(key).to_be_hidden()
+    source(page).fill("text")
+    expect(page.locator("#source-error")).to_contain_text("An API key is needed")
+    for value, taken in (("“good-key”", False), ("good key", False), ("good-key", True)):
+        key.fill(value)
+        page.get_by_role("button", name="Use this key").click()
+        expect(key).to_be_visible(visible=not taken)
     expect(target(page)).to_have_text("there")
 
 

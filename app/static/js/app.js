@@ -9,6 +9,7 @@ import { Languages } from "./languages.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
 import { Source } from "./source.js";
+import { length } from "./text.js";
 import { Trouble } from "./trouble.js";
 import { Upload } from "./upload.js";
 
@@ -41,8 +42,10 @@ function took(mode, { translations: [best], took_ms }) {
   output.busy = false;
   trouble.clear();
   show(best);
-  find("status").textContent = took_ms < 10 ? "" : `${(took_ms / 1000).toFixed(2)} s`;
+  find("took").textContent = took_ms < 10 ? "" : `${(took_ms / 1000).toFixed(2)} s`;
+  find("status").textContent = "";
   if (mode === "beam") {
+    speak(best.text);
     read(best.text);
     alternatives.show([best, ...best.alternatives], languages.pair.target);
     if (best.truncated) tell("A sentence is longer than the model takes; its end was left out.");
@@ -60,6 +63,12 @@ function show({ text, score }) {
   output.show(text, languages.pair.target);
   find("copy").disabled = !text;
   find("score").textContent = text ? `Model score ${score.toFixed(2)}` : "";
+}
+
+// Lets a screen reader hear a translation, when it is one to stay.
+function speak(text) {
+  find("spoken").lang = languages.pair.target;
+  find("spoken").textContent = text;
 }
 
 // Asks what the words of a translation come from, when it is one to stay.
@@ -95,6 +104,8 @@ function changed() {
   trouble.clear();
   tell("");
   alternatives.stale();
+  output.forget();
+  if (!languages.model) return; // the models are not known yet; see look()
   if (source.blank || source.tooLong) {
     live.stop();
     output.busy = false;
@@ -102,14 +113,14 @@ function changed() {
     else trouble.show({ status: 422, message: `The text is longer than ${source.limit} characters.` });
     return;
   }
-  live.changed();
+  live.changed(length(source.text));
 }
 
 function empty() {
   output.show("", languages.pair.target);
   alternatives.clear();
   attention.set([], {});
-  for (const id of ["score", "status"]) find(id).textContent = "";
+  for (const id of ["score", "spoken", "status", "took"]) find(id).textContent = "";
   find("copy").disabled = true;
 }
 

@@ -26,7 +26,6 @@ export class AttentionView {
   set(sentences, languages) {
     this.sentences = sentences;
     this.languages = languages;
-    this.answer = undefined;
     const labels = sentences.map(({ text }, number) => [String(number), shorten(text)]);
     options(find("sentence"), labels);
     find("sentence-label").hidden = sentences.length < 2;
@@ -49,8 +48,15 @@ export class AttentionView {
       this.#draw();
     } catch (error) {
       if (request !== this.request || error.name === "AbortError") return;
+      this.#clear();
       this.trouble.show(error, () => this.#load(layer));
     }
+  }
+
+  // Nothing of another question may stand under this one.
+  #clear() {
+    this.answer = undefined;
+    for (const id of ["heads", "map", "cell"]) find(id).replaceChildren();
   }
 
   #draw() {

@@ -2,6 +2,7 @@
 
 const GAP = 150; // ms between quick requests, at least
 const PAUSE = 600; // ms without a key after which the typing has paused
+const SHORT = 500; // characters up to which a text is worth a quick request for each key
 
 export class Live {
   // `translate(mode, signal)` asks; `took(mode, answer)` and `failed(mode, error)` are told.
@@ -12,11 +13,11 @@ export class Live {
   }
 
   // The text has changed; an input method that is composing has not finished it.
-  changed() {
+  changed(characters) {
     this.stop();
     if (this.composing) return;
     const wait = Math.max(0, this.sent + GAP - performance.now());
-    this.quick = setTimeout(() => this.#ask("greedy"), wait);
+    if (characters <= SHORT) this.quick = setTimeout(() => this.#ask("greedy"), wait);
     this.good = setTimeout(() => this.now(), PAUSE);
   }
 

@@ -26,6 +26,15 @@ export class Output {
     this.#leave();
   }
 
+  // The text has changed that the words come from: they say nothing of it any more.
+  forget() {
+    for (const word of this.#visited()) {
+      word.removeAttribute("tabindex");
+      word.replaceWith(word.cloneNode(true));
+    }
+    this.#leave();
+  }
+
   set busy(busy) {
     this.place.setAttribute("aria-busy", String(busy));
   }

@@ -6,7 +6,6 @@ import { length } from "./text.js";
 import { Trouble } from "./trouble.js";
 
 const LARGEST = 5_000_000; // bytes
-const MOST_WAITS = 20; // for a server that is busy, before it is an error
 
 export class Upload {
   // `context()` gives the languages and the limits of a request.
@@ -36,57 +35,61 @@ export class Upload {
       this.trouble.show({ status: 422, message: error.message });
       return;
     }
-    const columns = Math.max(...this.rows.cells.map((row) => row.length));
-    const numbers = Array.from({ length: columns }, (_, index) => [String(index), String(index + 1)]);
+    const numbers = Array.from({ length: this.rows.columns }, (_, index) => [String(index), String(index + 1)]);
     options(find("column"), numbers);
-    find("column-label").hidden = columns < 2;
+    find("column-label").hidden = numbers.length < 2;
   }
 
-  async #start() {
+  // What was asked for stays what it is, whatever is chosen meanwhile.
+  #start() {
     if (!this.rows) return;
-    const request = (this.request = new AbortController());
     const column = Number(find("column").value);
+    const [file] = find("file-input").files;
     const texts = this.rows.cells.map((row) => row[column] ?? "");
+    this.job = { ...this.context(), ...this.rows, name: file.name, texts, translations: [] };
+    const long = texts.findIndex((text) => length(text) > this.job.limits.max_chars);
+    if (long < 0) return this.#run();
+    const message = `Line ${long + 1} is longer than ${this.job.limits.max_chars} characters.`;
+    this.trouble.show({ status: 422, message });
+  }
+
+  // Begins the job, or goes on where it failed.
+  async #run() {
+    const request = (this.request = new AbortController());
     this.trouble.clear();
     this.#working(true);
     try {
-      const translations = await this.#translate(texts, request.signal);
-      this.#finish(translations);
+      await this.#translate(this.job, request.signal);
+      this.#finish(this.job);
     } catch (error) {
-      if (error.name !== "AbortError") this.trouble.show(error, () => this.#start());
+      if (error.name !== "AbortError") this.trouble.show(error, () => this.#run());
       this.#tell("Stopped.");
     } finally {
       this.#working(false);
     }
   }
 
-  async #translate(texts, signal) {
-    const { limits, languages } = this.context();
+  async #translate({ texts, translations, languages, limits }, signal) {
     const progress = find("file-progress");
-    progress.max = texts.length;
-    const translations = [];
-    for (const batch of batches(texts, limits)) {
+    const done = () => {
+      progress.max = texts.length;
       progress.value = translations.length;
       this.#tell(`${translations.length} of ${texts.length} lines`);
+    };
+    done();
+    for (const batch of batches(texts.slice(translations.length), limits)) {
       const { translations: found } = await patiently(
         () => ask("translate", { text: batch, ...languages }, signal),
-        (seconds) => this.#tell(`The server is busy; going on in ${seconds} s`),
+        ({ message, retryAfter }) => this.#tell(`${message} Going on in ${retryAfter} s.`),
         signal,
       );
       translations.push(...found.map((one) => one.text));
+      done();
     }
-    progress.value = texts.length;
-    this.#tell(`${texts.length} of ${texts.length} lines`);
-    return translations;
   }
 
-  #finish(translations) {
-    const { cells, separator, table } = this.rows;
-    // A table gets a column more; a line break within a translation would break the table.
-    const lines = translations.map((text, row) => (table ? [...cells[row], text].join("\t") : text));
-    const [file] = find("file-input").files;
-    const { target } = this.context().languages;
-    this.result = { name: resultName(file.name, target), content: lines.join(separator) };
+  #finish(job) {
+    this.result = { name: resultName(job.name, job.languages.target), content: content(job) };
     find("file-result").hidden = false;
     find("file-result").focus();
   }
@@ -120,8 +123,21 @@ async function decode(file) {
 
 function rows(text, table) {
   const separator = text.includes("\r\n") ? "\r\n" : "\n";
-  const cells = text.split(separator).map((line) => (table ? line.split("\t") : [line]));
-  return { cells, separator, table };
+  const end = text.endsWith(separator) ? separator : "";
+  const lines = text.slice(0, text.length - end.length).split(separator);
+  const cells = lines.map((line) => (table ? line.split("\t") : [line]));
+  const columns = cells.reduce((most, row) => Math.max(most, row.length), 1);
+  return { cells, columns, separator, end, table };
+}
+
+// A line a translation; in a table a column more, which is the last one of all rows.
+function content({ cells, columns, separator, end, table, translations }) {
+  const lines = translations.map((text, row) => {
+    const cell = text.replace(/[\t\r\n]+/g, " "); // a break within would be a line more
+    if (!table || !cells[row].join("")) return cell;
+    return [...cells[row], ...Array(columns - cells[row].length).fill(""), cell].join("\t");
+  });
+  return lines.join(separator) + end;
 }
 
 // As many texts together as a request may have.
@@ -141,14 +157,14 @@ function* batches(texts, { max_chars, max_texts }) {
   if (batch.length) yield batch;
 }
 
-// Waits as long as a busy server says, then goes on.
+// Waits as long as a busy server says, or as one that cannot be reached may need, and goes on.
 async function patiently(send, tell, signal) {
-  for (let waits = 0; ; waits++) {
+  for (;;) {
     try {
       return await send();
     } catch (error) {
-      if (!error.retryAfter || waits === MOST_WAITS) throw error;
-      tell(error.retryAfter);
+      if (!error.retryAfter) throw error;
+      tell(error);
       await pause(1000 * error.retryAfter, signal);
     }
   }
