@@ -114,7 +114,7 @@ def make_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "--lanes", type=int, default=min(8, PROCESSORS), metavar="N",
-        help="batches that a model in this process works on at a time (default: the processors)",
+        help="batches that a model here works on at a time (default: the processors, at most 8)",
     )  # fmt: skip
     add(
         "--max_chars", type=int, default=Settings.max_chars, metavar="N",

@@ -10,7 +10,6 @@ medians; float16 is computed in float32 on a CPU) and the size on disk.
 
 import json
 import logging
-import os
 import statistics
 import tempfile
 import time
@@ -32,6 +31,7 @@ from tfnmt.exporting.ctranslate2 import (
 )
 from tfnmt.exporting.models import RunModel, find_run
 from tfnmt.flags import run
+from tfnmt.lanes import LANES
 from tfnmt.progress import bar
 
 ROWS = 64
@@ -120,7 +120,7 @@ def _theirs(folder: Path, options: dict[str, Any]) -> Translate:
 
     ctranslate2.set_log_level(logging.ERROR)  # else it tells what it does to float16 on a CPU
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-    translator = ctranslate2.Translator(str(folder), intra_threads=os.cpu_count() or 1)
+    translator = ctranslate2.Translator(str(folder), inter_threads=LANES, intra_threads=1)
 
     def translate(sources: list[str]) -> list[str]:
         pieces = tokenizer.encode(sources, out_type=str)

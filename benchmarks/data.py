@@ -18,18 +18,22 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import flags
 
 from tfnmt.config import Config, build_config
 from tfnmt.data.batches import Batches
 from tfnmt.data.catalog import data_folder, open_corpus
+from tfnmt.data.files import read_lines
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
+from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import define_data_dir, run
 from tfnmt.progress import bar, say
+from tfnmt.run import written_aside
 
+LANGUAGES = ("en", "de")
 SOURCES = ("tatoeba/de-en/train", "multi30k/train", "wmt14/de-en/newstest2013")
 WORDS = (5, 43)
 """A pair is closed once its English side has this many words, drawn evenly: 25 on average."""
@@ -41,35 +45,39 @@ BPE_DROPOUTS = (0.0, 0.1)
 TRAINED = 20
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_integer("pairs", 4_500_000, "pairs to prepare", flag_values=FLAGS)
-flags.DEFINE_string("work_dir", None, "keeps text and cache there", flag_values=FLAGS)
+flags.DEFINE_integer("pairs", 4_500_000, "pairs to prepare", 1, flag_values=FLAGS)
+flags.DEFINE_string("work_dir", None, "keeps the text there", flag_values=FLAGS)
 define_data_dir(FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
     """Makes the text, then measures."""
-    del positional
+    if positional:
+        raise UsageError(f"{positional[0]}: not expected; see --help")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(values.work_dir or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        _make_text(folder, values.pairs, data_folder(values.data_dir))
-        _measure_prepare(folder, values.pairs)
-        _measure_start(folder)
-        _measure_pipeline(folder)
+        text = Path(values.work_dir or temporary) / f"{values.pairs}-pairs"
+        if not text.is_dir():
+            with written_aside(text) as aside:
+                _make_text(aside, values.pairs, data_folder(values.data_dir))
+        work = Work(
+            text, Path(temporary) / "cache"
+        )  # a new one: what is there already costs nothing
+        _measure_prepare(work, values.pairs)
+        _measure_start(work)
+        _measure_pipeline(work)
 
 
 def _make_text(folder: Path, count: int, data_dir: Path) -> None:
     """Writes big.en and big.de, and a little to validate on."""
-    if (folder / "big.de").is_file():
-        return
     parts = []
     for stem in SOURCES:
-        texts = [(data_dir / f"{stem}.{side}").read_text("utf-8").splitlines() for side in FILES]
-        parts += list(zip(*texts, strict=True))
+        sides = [list(read_lines(data_dir / f"{stem}.{language}")) for language in LANGUAGES]
+        parts += list(zip(*sides, strict=True))
+    folder.mkdir()
     for stem, number in (("dev", 100), ("big", count)):
         with (
-            (folder / f"{stem}.en").open("w") as english,
-            (folder / f"{stem}.de").open("w") as german,
+            (folder / f"{stem}.en").open("w", encoding="utf-8") as english,
+            (folder / f"{stem}.de").open("w", encoding="utf-8") as german,
         ):
             for pair in bar(_pairs(parts, number), f"making {stem}", "pairs", number):
                 english.write(f"{pair[0]}\n")
@@ -86,34 +94,39 @@ def _pairs(parts: list[tuple[str, str]], count: int) -> Iterator[tuple[str, str]
         yield " ".join(one for one, _ in chosen), " ".join(other for _, other in chosen)
 
 
-FILES = ("en", "de")
+class Work(NamedTuple):
+    """Where the text lies, and what is made of it."""
+
+    text: Path
+    cache: Path
+
+    def files(self, stem: str) -> tuple[str, str]:
+        """English and German."""
+        return f"{self.text}/{stem}.en", f"{self.text}/{stem}.de"
+
+    def flags(self) -> list[str]:
+        """The experiment, as commands take it: the paper's vocabulary."""
+        return [
+            f"--train={','.join(self.files('big'))}", f"--val={','.join(self.files('dev'))}",
+            f"--cache_dir={self.cache}", f"--set=tokenizer.vocab_size={VOCABULARY}",
+        ]  # fmt: skip
+
+    def config(self, **data: Any) -> Config:
+        """The same experiment, in this process."""
+        text = {"corpus": None, "train": self.files("big"), "val": self.files("dev")}
+        return build_config({"data": text | data, "tokenizer": {"vocab_size": VOCABULARY}})
 
 
-def _flags(folder: Path) -> list[str]:
-    """The experiment, as both commands take it: the paper's vocabulary, a small model."""
-    return [
-        f"--train={folder}/big.en,{folder}/big.de", f"--val={folder}/dev.en,{folder}/dev.de",
-        f"--cache_dir={folder}/cache", f"--set=tokenizer.vocab_size={VOCABULARY}",
-    ]  # fmt: skip
-
-
-def _config(folder: Path, **data: Any) -> Config:
-    """The same experiment, in this process."""
-    text = {"corpus": None, "train": (f"{folder}/big.en", f"{folder}/big.de"),
-            "val": (f"{folder}/dev.en", f"{folder}/dev.de")}  # fmt: skip
-    return build_config({"data": text | data, "tokenizer": {"vocab_size": VOCABULARY}})
-
-
-def _measure_prepare(folder: Path, pairs: int) -> None:
-    seconds, peak = _watch("tfnmt.prepare", _flags(folder), until=None)
+def _measure_prepare(work: Work, pairs: int) -> None:
+    seconds, peak = _watch("tfnmt.prepare", work.flags(), until=None)
     _print("prepare", pairs=pairs, seconds=round(seconds, 1), peak_resident_mb=peak)
 
 
-def _measure_start(folder: Path) -> None:
+def _measure_start(work: Work) -> None:
     """From the call of `train` to the first batch: the line with the parameters comes before it."""
     with tempfile.TemporaryDirectory() as run_dir:
         small = [f"--run_dir={run_dir}/run", "--set=training.max_steps=1", "--set=model.d_model=64"]
-        seconds, peak = _watch("tfnmt.train", _flags(folder) + small, until="batches a pass")
+        seconds, peak = _watch("tfnmt.train", work.flags() + small, until="batches a pass")
     _print("start", seconds=round(seconds, 1), peak_resident_mb=peak)
 
 
@@ -129,16 +142,19 @@ def _watch(module: str, arguments: list[str], until: str | None) -> tuple[float,
         watcher = threading.Thread(target=_sample, args=(p.pid, peaks, ended))
         watcher.start()
         assert p.stderr is not None
-        for line in p.stderr:
-            say(line.strip())
-            if until is not None and until in line:
-                break
-        else:
-            assert p.wait() == 0, f"{module} failed"
-        seconds = time.perf_counter() - start
-        ended.set()
-        watcher.join()
-        p.kill()
+        try:
+            for line in p.stderr:
+                say(line.strip())
+                if until is not None and until in line:
+                    break
+            else:
+                if p.wait():
+                    raise UserError(f"{module}: ended with exit code {p.returncode}, see above")
+            seconds = time.perf_counter() - start
+        finally:
+            ended.set()
+            watcher.join()
+            p.kill()
     return seconds, peaks[0]
 
 
@@ -172,13 +188,14 @@ def _status(pid: int | str, field: str) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
 
 
-def _measure_pipeline(folder: Path) -> None:
+def _measure_pipeline(work: Work) -> None:
     """Target tokens a second of the batches alone, as `fit` gets them, and of training on them."""
-    command = [sys.executable, "-c", f"from benchmarks.data import speeds; speeds({str(folder)!r})"]
+    call = f"speeds({str(work.text)!r}, {str(work.cache)!r})"
+    command = [sys.executable, "-c", f"from benchmarks.data import speeds; {call}"]
     measured = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     trained = measured["training"]
     for bpe_dropout in BPE_DROPOUTS:
-        batches = _open_batches(folder, _config(folder, bpe_dropout=bpe_dropout))
+        batches = _open_batches(work, work.config(bpe_dropout=bpe_dropout))
         for _ in islice(batches.since(0, replicas=1), BATCHES):
             pass
         speed = measured[f"{bpe_dropout}"]
@@ -192,23 +209,24 @@ def _measure_pipeline(folder: Path) -> None:
         )
 
 
-def _open_batches(folder: Path, config: Config) -> Batches:
-    corpus = open_corpus(config.data, config.training.seed, folder)
-    prepared = prepare(config, corpus, folder / "cache")
+def _open_batches(work: Work, config: Config) -> Batches:
+    corpus = open_corpus(config.data, config.training.seed, work.text)
+    prepared = prepare(config, corpus, work.cache)
     return Batches(make_plan(config, prepared))
 
 
-def speeds(folder: str) -> None:
+def speeds(text: str, cache: str) -> None:
     """Prints both kinds of speed; in a process of its own, for TensorFlow takes much memory."""
     from tfnmt.quiet import import_tensorflow
 
     import_tensorflow()
+    work = Work(Path(text), Path(cache))
     found = {}
     for bpe_dropout in BPE_DROPOUTS:
-        batches = _open_batches(Path(folder), _config(Path(folder), bpe_dropout=bpe_dropout))
+        batches = _open_batches(work, work.config(bpe_dropout=bpe_dropout))
         turns = [_reading_speed(batches, turn * BATCHES) for turn in range(TURNS)]
         found[f"{bpe_dropout}"] = statistics.median(turns)
-    found["training"] = _training_speed(Path(folder))
+    found["training"] = _training_speed(work)
     print(json.dumps(found))
 
 
@@ -220,16 +238,16 @@ def _reading_speed(batches: Batches, first: int) -> float:
     return tokens / (time.perf_counter() - start)
 
 
-def _training_speed(folder: Path) -> float:
-    """Of the multi30k preset's model with this vocabulary, after some steps to warm up."""
+def _training_speed(work: Work) -> float:
+    """Of a small model with this vocabulary, after some steps to warm up."""
     from tfnmt.model.transformer import Transformer
     from tfnmt.training.trainer import Trainer
 
     small = {"model": {"d_model": 128, "d_ff": 256}}
-    config = build_config(_config(folder).model_dump() | small)
+    config = build_config(work.config().model_dump() | small)
     trainer = Trainer(Transformer(config.model, VOCABULARY), config.training)
     trainer.make_train_function()
-    stream = _fed(_open_batches(folder, config), 0)
+    stream = _fed(_open_batches(work, config), 0)
     timed = [_timed(trainer.train_function, stream) for _ in range(2 * TRAINED)][TRAINED:]
     return sum(tokens for tokens, _ in timed) / sum(seconds for _, seconds in timed)
 

@@ -86,7 +86,8 @@ def _peers(commands: list[str]) -> Iterator[tuple[str, int, float]]:
     """System, batch size and milliseconds."""
     for command in commands:
         for line in measure(command, "batch_size", "ms"):
-            yield line["system"], int(line["batch_size"]), float(line["ms"])
+            if line["batch_size"] in BATCHES:
+                yield line["system"], line["batch_size"], float(line["ms"])
 
 
 def _searches() -> tuple[Find, Find]:

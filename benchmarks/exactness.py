@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfnmt.data.files import read_lines
-from tfnmt.errors import UsageError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import find_run
 from tfnmt.flags import run
 
@@ -44,6 +44,8 @@ def main(values: Any, positional: list[str]) -> None:
     if positional or not (values.model and values.input):
         raise UsageError("--model and --input: give both, and nothing else; see --help")
     lines = [line for line in read_lines(Path(values.input)) if line.strip()]
+    if not lines:
+        raise UserError(f"{values.input}: no text in it")
     model = find_run(Path(values.model))
     translator = model.load_translator()
 

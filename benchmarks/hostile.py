@@ -97,7 +97,9 @@ def attack(rest: Rest, total: int, draw: random.Random, pid: int | None) -> bool
         rows = min(draw.randint(1, ROWS), total - sent)
         broken = draw.random() < 0.1
         kinds = [_surrogates] if broken else HOSTILE
-        instances = [{alias: draw.choice(kinds)(draw) for alias in inputs} for _ in range(rows)]
+        instances = [
+            {alias: draw.choice(kinds)(draw) for alias in sorted(inputs)} for _ in range(rows)
+        ]
         verdict = _judge(rest, name, instances, broken)
         verdicts[verdict.partition(":")[0]] += 1
         wrong += [f"{name}: {verdict}"] if verdict not in ("answered", "refused") else []

@@ -33,6 +33,7 @@ from tfnmt.data.batches import Batch, Batches
 from tfnmt.data.catalog import data_folder, open_corpus
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import prepare
+from tfnmt.errors import UsageError
 from tfnmt.flags import define_data_dir, run
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
@@ -54,7 +55,8 @@ class State(NamedTuple):
 
 def main(values: Any, positional: list[str]) -> None:
     """Compiles every shape, trains, prints."""
-    del positional
+    if positional:
+        raise UsageError(f"{positional[0]}: not expected; see --help")
     config = configure("reference", [])
     with tempfile.TemporaryDirectory() as cache:
         corpus = open_corpus(config.data, 1, data_folder(values.data_dir))

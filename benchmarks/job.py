@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from tfnmt.data.files import read_lines
 from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import run
 from tfnmt.progress import bar
@@ -50,7 +51,7 @@ def main(values: Any, positional: list[str]) -> None:
     if positional or not (values.input and values.system):
         raise UsageError("--input and --system: give both; see --help")
     systems = dict(_named(text) for text in values.system)
-    lines = Path(values.input).read_text(encoding="utf-8").splitlines()
+    lines = _read(Path(values.input))
     with tempfile.TemporaryDirectory() as folder:
         first = Path(folder) / "first"
         first.write_text(lines[0] + "\n", encoding="utf-8")
@@ -65,6 +66,16 @@ def main(values: Any, positional: list[str]) -> None:
         print(json.dumps({"system": name, **_summary(starts[name], wholes[name], expected)}))
 
 
+def _read(path: Path) -> list[str]:
+    try:
+        lines = list(read_lines(path))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    if len(lines) < 2:
+        raise UserError(f"{path}: give two sentences at least, a thousand for a rate to go by")
+    return lines
+
+
 def _named(text: str) -> tuple[str, str]:
     name, equals, command = text.partition("=")
     if not (equals and "{input}" in command):
@@ -76,15 +87,18 @@ def _run(command: str, path: Path, count: int) -> Turn:
     """Runs a command on a file of so many lines, and waits for its end."""
     begun = time.perf_counter()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            shlex.split(command.replace("{input}", str(path))), stdout=output, stderr=errors
-        )
+        arguments = shlex.split(command.replace("{input}", shlex.quote(str(path))))
+        try:
+            process = subprocess.Popen(arguments, stdout=output, stderr=errors)
+        except OSError as error:
+            raise UserError(f"{arguments[0]}: {error.strerror}") from error
         _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - begun
         output.seek(0)
         errors.seek(0)
-        lines = output.read().splitlines()
-        if status or len(lines) != count:
+        lines = output.read().removesuffix("\n").split("\n")
+        if process.returncode or len(lines) != count:
             raise UserError(f"{command}: {len(lines)} of {count} lines; {errors.read()[-500:]}")
     kilobytes = usage.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
     return Turn(seconds, kilobytes / 1024, lines)
@@ -94,6 +108,8 @@ def _summary(starts: list[Turn], wholes: list[Turn], expected: list[str]) -> dic
     """Medians; the rate is that of all sentences but the first."""
     start = statistics.median(turn.seconds for turn in starts)
     whole = statistics.median(turn.seconds for turn in wholes)
+    if whole <= start:
+        raise UserError("all sentences took no longer than the first one: give far more of them")
     return {
         "task": "job",
         "sentences": len(expected),

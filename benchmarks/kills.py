@@ -67,7 +67,8 @@ flags.DEFINE_string("work_dir", None, "keeps both runs and what they say there",
 
 def main(values: Any, positional: list[str]) -> None:
     """Trains twice and compares."""
-    del positional
+    if positional:
+        raise UsageError(f"{positional[0]}: not expected; see --help")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(values.work_dir or temporary)
         peaceful, killed = Run(folder / "peaceful"), Run(folder / "killed")

@@ -52,7 +52,7 @@ class Load:
     async def _closed(self, send: "Send", end: float, clients: int) -> None:
         async def client() -> None:
             while time.monotonic() < end:
-                if not await send():
+                if not await send(time.monotonic()):
                     await asyncio.sleep(PAUSE)
 
         await asyncio.gather(*(client() for _ in range(clients)))
@@ -63,7 +63,8 @@ class Load:
         async with asyncio.TaskGroup() as group:
             while (moment := moment + draw.expovariate(rate)) < end:
                 await asyncio.sleep(moment - time.monotonic())
-                group.create_task(send())  # type: ignore[arg-type]
+                # From the moment that was drawn on: what it waits for us is waited, too.
+                group.create_task(send(moment))  # type: ignore[arg-type]
 
     def _run(self, load: Callable[["Send", float], Awaitable[None]], seconds: float) -> Seen:
         async def run() -> Seen:
@@ -72,23 +73,22 @@ class Load:
                 connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(PATIENCE)
             ) as client:
                 begun = time.monotonic()
-                await load(lambda: self._send(client, seen), begun + seconds)
+                await load(lambda moment: self._send(client, seen, moment), begun + seconds)
                 seen.took = time.monotonic() - begun
             return seen
 
         return asyncio.run(run())
 
-    async def _send(self, client: aiohttp.ClientSession, seen: Seen) -> bool:
-        """Whether a translation came."""
+    async def _send(self, client: aiohttp.ClientSession, seen: Seen, begun: float) -> bool:
+        """Whether a translation came; its time counts from `begun` on."""
         text = self._texts[next(self._next) % len(self._texts)]
-        begun = time.perf_counter()
         try:
             async with client.post(self._url, json={"text": text, **self._fields}) as answer:
                 await answer.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             seen.errors[type(error).__name__] += 1
             return False
-        seconds = time.perf_counter() - begun
+        seconds = time.monotonic() - begun
         if answer.status == 200:
             seen.answered.append(seconds)
         elif answer.status in REFUSALS and "Retry-After" in answer.headers:
@@ -98,7 +98,8 @@ class Load:
         return answer.status == 200
 
 
-Send = Callable[[], Awaitable[bool]]
+Send = Callable[[float], Awaitable[bool]]
+"""Asks for a translation that is due at a moment."""
 
 
 def offline(export: str, texts: Sequence[str], rows: int, seconds: float) -> float:

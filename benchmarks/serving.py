@@ -17,13 +17,15 @@ pair may be refused.
 
 With --app the web application is put under load: by clients that wait for their answers, so many
 at a time, then by requests that come at random, so many a second, whether or not others are
-answered. What it refuses in time with 429 or 503 is counted apart. --offline measures, before that
-and with TensorFlow's own settings, what the model does in batches of 64 and of one.
+answered. What it refuses in time with 429 or 503 is counted apart. Start it with --cache=0: the
+sentences come again when all were sent, and then it is the cache that answers. --offline measures,
+before that and with TensorFlow's own settings, what the model does in batches of 64 and of one.
 
 --pid names the server's process: its memory is noted at every tenth of an attack, and at the end of
 a load. The exit status is 1 if anything is not as it must be.
 """
 
+import math
 import random
 import sys
 from itertools import islice
@@ -39,6 +41,7 @@ from benchmarks.load import Load, Seen, offline
 from benchmarks.measurement import percentiles, resident, tell
 from benchmarks.rest import Rest
 from tfnmt.data import toy
+from tfnmt.data.files import read_lines
 from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import run as run_command
 from tfnmt.quiet import import_tensorflow
@@ -63,19 +66,23 @@ flags.DEFINE_integer("pid", None, "the server's process, to watch its memory", f
 
 def main(values: Any, positional: list[str]) -> None:
     """Checks the contract, then loads or attacks."""
-    if positional or not (values.url or values.app):
+    if positional or bool(values.url) == bool(values.app):
         raise UsageError(
-            "--url: missing; give the model's, as http://127.0.0.1:8501/v1/models/demo, or --app"
+            "--url or --app: give one; a model's, as http://127.0.0.1:8501/v1/models/demo, or the "
+            "web application's"
         )
+    if values.app and values.hostile:
+        raise UsageError("--hostile: goes with --url")
     numbers = _numbers(values.clients)
     texts = _texts(values.input)
     if values.app:
-        _load_app(values, texts, numbers)
-        return
-    right = keeps_contract(Rest(values.url), texts[:3])
-    if values.hostile:
-        right &= attack(Rest(values.url), values.hostile, random.Random(values.seed), values.pid)
+        right = _load_app(values, texts, numbers, _rates(values.rates))
+    elif not keeps_contract(Rest(values.url), texts[:3]):
+        right = False
+    elif values.hostile:
+        right = attack(Rest(values.url), values.hostile, random.Random(values.seed), values.pid)
     else:
+        right = True
         for protocol, connect in protocols(values.url, values.grpc, values.signature):
             for clients in numbers:
                 right &= load(protocol, connect, texts, clients, values.seconds)
@@ -89,31 +96,46 @@ def _numbers(clients: list[str]) -> list[int]:
     return [int(number) for number in clients]
 
 
+def _rates(rates: list[str]) -> list[float]:
+    try:
+        found = [float(rate) for rate in rates]
+    except ValueError:
+        found = [0.0]
+    if not all(0 < rate < math.inf for rate in found):
+        raise UsageError(f"--rates={','.join(rates)}: not numbers; try 20,40")
+    return found
+
+
 def _texts(path: str | None) -> list[str]:
     if path is None:
         return [source for source, _ in islice(toy.pairs("test"), 500)]
     try:
-        texts = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from error
+        texts = list(read_lines(Path(path)))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
     if not texts:
         raise UserError(f"{path}: empty; give sentences, one per line")
     return texts
 
 
-def _load_app(values: Any, texts: list[str], numbers: list[int]) -> None:
-    """Prints what the application's clients see."""
+def _load_app(values: Any, texts: list[str], numbers: list[int], rates: list[float]) -> bool:
+    """Prints what the application's clients see; whether none of them saw an error."""
     if values.offline:
         import_tensorflow("tensorflow_text")
         for rows in (64, 1):
             rate = offline(values.offline, texts, rows, values.seconds)
             tell("offline", rows=rows, sentences_per_s=round(rate, 1))
     crowd = Load(values.app, texts, {"mode": values.mode})
+    errors = 0
     for clients in numbers:
         seen = crowd.closed(clients, values.seconds)
         _tell_seen("closed", seen, values.pid, clients=clients)
-    for rate in map(float, values.rates):
-        _tell_seen("open", crowd.open(rate, values.seconds), values.pid, rate=rate)
+        errors += len(seen.errors)
+    for rate in rates:
+        seen = crowd.open(rate, values.seconds)
+        _tell_seen("open", seen, values.pid, rate=rate)
+        errors += len(seen.errors)
+    return not errors
 
 
 def _tell_seen(task: str, seen: Seen, pid: int | None, **fields: Any) -> None:

@@ -67,8 +67,8 @@ flags.DEFINE_multi_string(
 )
 flags.DEFINE_enum("size", "reference", list(SHAPES), "the model's shape", flag_values=FLAGS)
 flags.DEFINE_multi_string("set", [], "a key of the configuration", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 40, "updates a turn", flag_values=FLAGS)
-flags.DEFINE_integer("turns", 3, "turns a system", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 40, "updates a turn", 1, flag_values=FLAGS)
+flags.DEFINE_integer("turns", 3, "turns a system", 1, flag_values=FLAGS)
 flags.DEFINE_bool("breakdown", False, "where the time of a step goes", flag_values=FLAGS)
 
 

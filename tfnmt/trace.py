@@ -24,7 +24,7 @@ from tfnmt.flags import run
 from tfnmt.output import write_lines
 from tfnmt.progress import bar
 from tfnmt.quiet import expect_few_rows, import_tensorflow
-from tfnmt.run import write_atomically
+from tfnmt.run import check_writable, write_atomically
 from tfnmt.tracing import words
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ Ids = tuple[list[list[int]], list[list[int]]]
 def main(values: Any, positional: list[str]) -> None:
     """Follows the texts, or the tiny model's own."""
     _check(values, positional)
+    if values.html is not None:
+        check_writable(Path(values.html))
     changes = {} if values.beam_size is None else {"beam_size": values.beam_size}
     if values.tiny:
         ids = _tiny_ids(positional, values.target)

@@ -24,7 +24,6 @@ import yaml
 
 ROWS = 64
 SPECIAL = 4  # our pieces begin after padding, bos, eos and unk
-SIGNATURE = [tf.TensorSpec([None, None], tf.string), tf.TensorSpec([None], tf.int32)]
 ATTENTION = ("query", "key", "value", "output_projection")
 
 Weights = Iterator[np.ndarray]
@@ -46,7 +45,10 @@ def main(run: Path, lines: list[str]) -> None:
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(run / "tokenizer.model"))
     config = yaml.safe_load((run / "config.yaml").read_text())
     model = _model(config["model"], pieces)
-    _assign(model, next((run / "averaged").glob("*/model.weights.h5")))
+    averaged = next((run / "averaged").glob("*/model.weights.h5"), None)
+    if averaged is None:
+        sys.exit(f"{run}: no averaged weights there; is it a finished run?")
+    _assign(model, averaged)
 
     @tf.function(
         input_signature=[tf.TensorSpec([None, None], tf.string), tf.TensorSpec([None], tf.int32)]

@@ -20,6 +20,10 @@ PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Seconds before each further attempt, more or less: many clients must not come back at once."""
 
 
+class ServerError(Exception):
+    """No translation came; the message says why."""
+
+
 @contextmanager
 def silent_stderr() -> Iterator[None]:
     """Nothing reaches descriptor 2: TensorFlow greets there when it is imported."""
@@ -56,11 +60,13 @@ def translate(channel, model: str, texts: list[str], signature: str, seconds: fl
         tensor_pb2.TensorProto(
             dtype=types_pb2.DT_STRING,
             tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=[rows]),
-            string_val=[text.encode() for text in texts],
+            string_val=[text.encode(errors="replace") for text in texts],
         )
     )
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
     answer = attempt(stub.Predict, request, seconds)
+    if "translation" not in answer.outputs:
+        raise ServerError(f"the signature {signature} gives no translation")
     return [text.decode() for text in answer.outputs["translation"].string_val]
 
 
@@ -100,6 +106,8 @@ def main() -> None:
     flags = parser.parse_args()
     if flags.rows < 1:
         parser.error("--rows: at least 1")
+    if not 0 < flags.timeout < float("inf"):
+        parser.error("--timeout: a number of seconds above 0")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     sys.stdout.reconfigure(encoding="utf-8")
     import grpc
@@ -111,8 +119,12 @@ def main() -> None:
                     print(line.replace("\n", " "), flush=True)
     except grpc.RpcError as error:
         sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}, {error.details()}")
+    except ServerError as error:
+        sys.exit(f"grpc_client.py: {flags.server}: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Needs `requests` and nothing else. Exit codes: 0 done, 1 failed, 2 called wrongl
 """
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -84,6 +85,8 @@ def main() -> None:
     flags = parser.parse_args()
     if flags.rows < 1:
         parser.error("--rows: at least 1")
+    if not 0 < flags.timeout < float("inf"):
+        parser.error("--timeout: a number of seconds above 0")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     sys.stdout.reconfigure(encoding="utf-8")
     try:
@@ -101,6 +104,8 @@ def main() -> None:
         sys.exit(f"rest.py: {flags.url}: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -442,9 +442,18 @@ def curl_client(server: Server, *arguments: str, lines: str = "") -> Any:
         pytest.skip("there is no curl here")
     done = run_client(CLIENTS / "translate.sh", *arguments, lines=lines, TFNMT_URL=server.url)
     if done.returncode == 0:
-        rows = json.loads(done.stdout)["predictions"]
+        rows = [row for answer in documents(done.stdout) for row in answer["predictions"]]
         done.stdout = "".join(f"{row['translation']}\n" for row in rows)
     return done
+
+
+def documents(text: str) -> Iterator[Any]:
+    """JSON after JSON."""
+    rest = text.lstrip()
+    while rest:
+        document, end = json.JSONDecoder().raw_decode(rest)
+        yield document
+        rest = rest[end:].lstrip()
 
 
 CLIENT_NAMES = [
@@ -529,13 +538,43 @@ def test_a_rest_client_asks_a_busy_server_again(client: Callable[..., Any]) -> N
         assert busy.requests == 3
 
 
+@pytest.mark.parametrize(
+    ("client", "code"), [("rest_client", 1), ("curl_client", 22)], indirect=["client"]
+)
 @pytest.mark.parametrize("status", [400, 404, 500, 504])
-def test_what_would_only_fail_again_is_asked_once(status: int) -> None:
+def test_what_would_only_fail_again_is_asked_once(
+    client: Callable[..., Any], code: int, status: int
+) -> None:
     with BusyServer(refusals=9, status=status) as broken:
-        done = rest_client(broken.address, "a")
-        assert done.returncode == 1
-        assert f"{status}, the queue is full" in done.stderr
+        done = client(broken.address, "a")
+        assert done.returncode == code
+        assert str(status) in done.stderr
+        assert "the queue is full" in done.stdout + done.stderr
         assert broken.requests == 1
+
+
+@pytest.mark.parametrize("client", ["rest_client", "curl_client"], indirect=True)
+def test_many_lines_are_many_requests(client: Callable[..., Any]) -> None:
+    with BusyServer(refusals=0) as server:
+        done = client(server.address, lines="a line\n" * 33)
+        assert done.stdout == "done\n" * 33
+        assert server.requests == 3
+
+
+@pytest.mark.parametrize("script", ["rest.py", "grpc_client.py"])
+@pytest.mark.parametrize("flag", ["--timeout=0", "--timeout=nan", "--rows=0"])
+def test_a_client_that_is_called_wrongly_says_so(script: str, flag: str) -> None:
+    done = run_client(sys.executable, CLIENTS / script, flag, "a")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"{script}: error: {flag.split('=')[0]}: ")
+
+
+def test_whoever_reads_may_have_enough() -> None:
+    with BusyServer(refusals=0) as server:
+        client = f"{sys.executable} {CLIENTS / 'rest.py'} --url={server.address.url}"
+        done = run_client("bash", "-c", f"{client} | head -1", lines="a line\n" * 5000)
+        assert done.stdout == "done\n"
+        assert done.stderr == ""
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfnmt import trace
-from tfnmt.errors import UsageError
+from tfnmt.errors import UsageError, UserError
 
 Call = Callable[..., None]
 Capture = pytest.CaptureFixture[str]
@@ -133,3 +133,11 @@ def test_trained_it_gives_the_right_token_996(call: Call, capsys: Capture) -> No
     call(trace, "--tiny", "--trained")
     shares = [float(row[5]) for row in loss_rows(capsys.readouterr().out)]
     assert shares == pytest.approx([0.996] * 4, abs=0.003)
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_work(
+    call: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="a folder; name a file"):
+        call(trace, "--tiny", "--trained", f"--html={tmp_path}")
+    assert capsys.readouterr().err == ""
