@@ -79,8 +79,8 @@ class DataConfig(Section):
     )
     bpe_dropout: Share = Field(
         0.0,
-        description="share of BPE merges skipped in training, drawn anew every epoch; 0.05 cuts text "
-        "about as 0.1 does in the paper, where a merge that was skipped may come again",
+        description="share of BPE merges skipped in training, drawn anew every epoch; 0.05 cuts "
+        "text about as 0.1 does in the paper, where a merge that was skipped may come again",
     )
 
     @property

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tfnmt import trace
 
@@ -104,12 +104,20 @@ def test_the_beam_is_stepped_to_its_end_and_back(page: Page) -> None:
     expect(page.locator("#verdict")).to_contain_text("The search is over")
     expect(page.locator("#tree .ended.won")).to_have_count(1)
     assert page.locator("#finished tr").count() >= 1
+    fates = page.locator("#candidates td:last-child").all_text_contents()
+    assert len(fates) == nodes.count() - counts[-2]
+    assert all(re.fullmatch(r"goes on|pruned|finished, score -\d\.\d{4}", fate) for fate in fates)
     while back.is_enabled():
         back.click()
     expect(nodes).to_have_count(1)
     expect(page.locator("#verdict")).to_contain_text("Nothing is written yet")
     page.get_by_label("Step of the search").press("End")
     expect(nodes).to_have_count(counts[-1])
+
+
+def mixes(page: Page) -> list[Locator]:
+    rows = page.locator(".mix tr")
+    return [rows.nth(number).locator("td") for number in range(rows.count())]
 
 
 def test_every_tensor_is_behind_a_summary(page: Page) -> None:
@@ -121,6 +129,7 @@ def test_every_tensor_is_behind_a_summary(page: Page) -> None:
     layer = page.locator("#steps details").nth(1)
     expect(layer).to_contain_text("scores  (2, 2, 3, 3)")
     expect(layer).to_contain_text("Positions do not mix: each is worked on alone.")
+    assert {"".join(row.all_text_contents()) for row in mixes(page)} >= {"111", "100", "010", "001"}
     page.get_by_text("Parameters, block by block").click()
     expect(page.locator("#blocks")).to_contain_text("8*32 + 32 + 32*8 + 8")
 

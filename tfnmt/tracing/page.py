@@ -151,7 +151,6 @@ def _search(search: RowSearch, subject: Subject) -> Json:
                 ],
                 "bound": _finite(step.bound),
                 "worst": _finite(step.worst),
-                "goes_on": step.goes_on,
             }
             for step in search.steps
         ],
