@@ -51,7 +51,7 @@ test-all: .venv/.installed ## run the tests, the slow ones too
 test-serving: .venv/.installed .venv-serving/.installed ## an export under the TensorFlow of TensorFlow Serving
 	TFNMT_SERVING_PYTHON=.venv-serving/bin/python $(BIN)/python -m pytest tests/system/test_server_versions.py
 
-.venv-serving/.installed:
+.venv-serving/.installed: Makefile
 	$(PYTHON) -m venv .venv-serving
 	.venv-serving/bin/python -m pip install --quiet tensorflow-cpu==2.20.0 tensorflow-text==2.20.1
 	@touch $@
