@@ -2,6 +2,7 @@
 
 import hmac
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cachetools import TTLCache
@@ -27,10 +28,11 @@ class Bucket:
 class Clients:
     """Knows the keys, and what each client has sent lately."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = settings.keys
         self._rate = settings.rate
-        self._buckets: TTLCache[bytes | str, Bucket] = TTLCache(MOST_CLIENTS, MINUTE)
+        self._clock = clock
+        self._buckets: TTLCache[bytes | str, Bucket] = TTLCache(MOST_CLIENTS, MINUTE, clock)
 
     def check(self, request: Request, key: str | None = None) -> None:
         """Raises where keys are asked for and none of them is shown."""
@@ -46,7 +48,7 @@ class Clients:
         if not self._rate:
             return
         client = self._known(key or _key(request)) or _address(request)
-        now = time.monotonic()
+        now = self._clock()
         bucket = self._buckets.get(client) or Bucket(self._rate, now)
         filled = bucket.characters + (now - bucket.since) * self._rate / MINUTE
         left = min(self._rate, filled) - min(self._rate, characters)

@@ -58,7 +58,10 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Takes nothing more in; then uvicorn's own way out."""
-        if self._desk.closing or not self.started:
+        if self._desk.closing:
+            self.should_exit = self.force_exit = True  # whatever signal: uvicorn's own is SIGINT
+            return
+        if not self.started:
             super().handle_exit(sig, frame)
             return
         self._desk.closing = True

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 STANDIN = ROOT / "tests" / "serving" / "standin.py"
@@ -114,6 +114,9 @@ def standin(export: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str]
 @pytest.fixture(scope="session")
 def start_standin() -> Callable[..., Any]:
     return standin
+
+
+expect.set_options(timeout=20_000)  # a busy machine is no fault of the page
 
 
 @pytest.fixture(scope="module")

@@ -221,6 +221,17 @@ def test_what_was_taken_in_is_answered_before_the_end(start_app: Any, tiny_expor
         assert "Traceback" not in app.log.read_text()
 
 
+def test_a_second_signal_ends_it_at_once(start_app: Any, tiny_export: Path) -> None:
+    with start_app(f"--model={tiny_export}") as app:
+        app.wait(200)
+        with send_raw(app, request_bytes("half a request", missing=3)):
+            app.process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                app.process.wait(3)  # it waits for the other half
+            app.process.send_signal(signal.SIGTERM)
+            assert app.process.wait(10) == -signal.SIGTERM
+
+
 def test_an_end_is_announced(start_app: Any, tiny_export: Path) -> None:
     with start_app(f"--model={tiny_export}") as app:
         app.wait(200)

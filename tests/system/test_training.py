@@ -166,6 +166,25 @@ def test_a_finished_run_that_is_to_end_later_goes_on_as_if_it_had_not_ended(
     assert "this training is finished" in finish(start(longer, **settings))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1)])
+def test_a_run_goes_on_with_more_devices_or_fewer(
+    start: Start, tmp_path: Path, first: int, then: int
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    straight, changed = Folder(tmp_path / "a"), Folder(tmp_path / "b")
+    finish(start(straight, training__max_steps=20))
+    finish(start(changed, first, training__max_steps=10))
+    errors = finish(start(changed, then, training__max_steps=20))
+    assert "going on after step 10 " in errors
+    one, other = ([float.fromhex(loss) for loss in folder.losses().values()]
+                  for folder in (straight, changed))  # fmt: skip
+    assert len(one) == 20
+    assert other == pytest.approx(one, rel=1e-5)
+    np.testing.assert_allclose(weights(changed.run), weights(straight.run), atol=1e-5)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_says_how_to_go_on(
     start: Start, tmp_path: Path, number: signal.Signals
