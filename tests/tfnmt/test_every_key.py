@@ -253,7 +253,6 @@ def translations(config: Config) -> Any:
 
 COPY = {"data.corpus": "copy", "data.train": "null", "data.val": "null",
         "data.source": "digits", "data.target": "copied"}  # fmt: skip
-BACKWARDS = {"data.source": "copied", "data.target": "digits"}
 REVERSE = {"data.corpus": "reverse", "data.target": "reversed"}
 
 CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]] = [

@@ -3,7 +3,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
@@ -183,19 +182,6 @@ def test_a_run_without_a_model_is_refused(call: Call, tiny_run: Path, tmp_path: 
     run.create(Run(tiny_run).config(), b"", "prepared")
     with pytest.raises(UserError, match="no model in this run yet; train it first"):
         call(translate, f"--model={run.path}", "a")
-
-
-def test_the_newest_run_is_the_one_that_ended_last(tmp_path: Path) -> None:
-    from tfnmt.run import newest_finished_run
-
-    now = time.time()
-    for age, name in ((30, "b"), (10, "a"), (20, "c")):
-        (tmp_path / name).mkdir()
-        summary = tmp_path / name / "summary.json"
-        summary.write_text("{}")
-        os.utime(summary, (now - age, now - age))
-    (tmp_path / "unfinished").mkdir()
-    assert newest_finished_run(tmp_path).path.name == "a"
 
 
 # --- Several, drawn, constrained --------------------------------------------------------------

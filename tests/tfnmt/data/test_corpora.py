@@ -6,7 +6,7 @@ import pytest
 
 from tfnmt.config import DataConfig
 from tfnmt.data import toy
-from tfnmt.data.catalog import CORPORA, open_corpus, split_name
+from tfnmt.data.catalog import open_corpus, split_name
 from tfnmt.data.corpora import HELD_OUT, Corpus
 from tfnmt.data.digits import copy_pairs, reverse_pairs
 from tfnmt.data.files import Pair
@@ -85,52 +85,6 @@ def test_missing_files_are_all_named_where_they_are_expected(tmp_path: Path) -> 
     write(folder, {"train.en": "dog\n"})
     assert len(problems(corpus, "train")) == 1
     assert problems(corpus, "train")[0].startswith(f"{folder / 'train.de'}: ")
-
-
-@pytest.mark.parametrize(
-    ("corpus", "split", "name"),
-    [
-        ("multi30k", "train", "train"),
-        ("multi30k", "val", "val"),
-        ("multi30k", "test", "test_2016_flickr"),
-        ("multi30k", "test_2016_flickr", "test_2016_flickr"),
-        ("wmt14", "train", "train"),
-        ("wmt14", "val", "newstest2013"),
-        ("wmt14", "test", "newstest2014"),
-        ("wmt14", "newstest2014", "newstest2014"),
-    ],
-)
-def test_a_split_has_the_corpus_own_name(corpus: str, split: str, name: str) -> None:
-    data = named(corpus, "en", "de")
-    opened = open_corpus(data, 1, NOWHERE)
-    assert split_name(data, opened, split) == name
-    assert [path.name for path in opened.files(name)] == [f"{name}.en", f"{name}.de"]
-
-
-def test_an_unknown_corpus_is_told_which_there_are() -> None:
-    with pytest.raises(UsageError) as caught:
-        open_corpus(named("wmt15", "en", "de"), 1, NOWHERE)
-    start = "data.corpus: no corpus 'wmt15'; did you mean wmt14? there are "
-    assert str(caught.value).startswith(start)
-    assert all(name in str(caught.value) for name in CORPORA)
-
-
-def test_an_unknown_direction_is_told_which_there_are() -> None:
-    with pytest.raises(UsageError) as caught:
-        open_corpus(named("wmt14", "de", "fr"), 1, NOWHERE)
-    assert str(caught.value) == (
-        "data.corpus: wmt14 has no de-fr; it has de-en, en-de, en-fr, fr-en"
-    )
-
-
-def test_an_unknown_split_is_told_which_there_are() -> None:
-    data = named("wmt14", "en", "de")
-    with pytest.raises(UsageError) as caught:
-        split_name(data, open_corpus(data, 1, NOWHERE), "dev")
-    assert str(caught.value) == (
-        "--split=dev: this corpus has no such split; "
-        "it has train, newstest2013, newstest2014, val, test"
-    )
 
 
 def test_own_text_has_no_test_split(tmp_path: Path) -> None:

@@ -11,12 +11,10 @@ def numbers(rows: int, size: int) -> np.ndarray:
     return np.random.default_rng(size).standard_normal((rows, size)).astype("float32")
 
 
-@pytest.mark.parametrize("size", [BLOCK, 8 * BLOCK, 40 * BLOCK, 40 * BLOCK + 1, 5])
+@pytest.mark.parametrize("size", [BLOCK, 8 * BLOCK, 40 * BLOCK, 40 * BLOCK + 1, 8])
 @pytest.mark.parametrize("k", [1, 5, 8])
 def test_the_largest_are_those_of_a_sort(size: int, k: int) -> None:
     x = numbers(6, size)
-    if k > size:
-        return
     best, where = top_k(tf.constant(x), k)
     order = np.argsort(-x, axis=1)[:, :k]
     np.testing.assert_array_equal(where, order)

@@ -140,11 +140,3 @@ def test_loaded_weights_translate_as_the_saved_ones(
     )  # fmt: skip
     loaded = load_translator(tmp_path / "a.weights.h5", config, tokenizer_model)
     assert texts(loaded, SENTENCES[:5]) == texts(translator, SENTENCES[:5])
-
-
-def test_a_line_break_in_a_translation_becomes_a_space() -> None:
-    def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        answer = tf.fill(tf.shape(text), "a\nb\rc")
-        return {"translation": answer, "score": tf.zeros([1]), "truncated": tf.zeros([1], tf.bool)}
-
-    assert [t.best.text for t in translate_lines(best(translate), windows(["x"]))] == ["a b c"]

@@ -105,8 +105,8 @@ def test_correct_counts_the_real_tokens_that_are_the_likeliest(hidden: Any, tabl
     expected = ((likeliest == TARGET) & (TARGET != 0)).sum()
     assert smoothed_cross_entropy(hidden, table, TARGET, 0.1).correct.numpy() == expected
     own = np.where(TARGET != 0, likeliest, 0)
-    if (own[TARGET != 0] != 0).all():
-        assert smoothed_cross_entropy(hidden, table, own, 0.1).correct.numpy() == 5
+    assert (own[TARGET != 0] != 0).all()
+    assert smoothed_cross_entropy(hidden, table, own, 0.1).correct.numpy() == 5
 
 
 def test_a_confident_mistake_stays_finite(table: Any) -> None:
