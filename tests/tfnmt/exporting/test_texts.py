@@ -1,0 +1,35 @@
+"""The texts that an export is certified on."""
+
+from pathlib import Path
+
+from tfnmt.config import build_config
+from tfnmt.data.tokenizer import Tokenizer
+from tfnmt.exporting.texts import COUNT, HARD, parity_texts
+from tfnmt.run import Run
+
+MULTI30K = {"data": {"corpus": "multi30k", "source": "en", "target": "de"}}
+
+
+def tokenizer(run: Path) -> Tokenizer:
+    return Tokenizer(Run(run).tokenizer_path.read_bytes())
+
+
+def test_the_validation_text_comes_first(tiny_run: Path, tmp_path: Path) -> None:
+    texts = parity_texts(Run(tiny_run).config(), tokenizer(tiny_run), tmp_path)
+    assert len(texts) == COUNT + len(HARD)
+    assert texts[-len(HARD) :] == list(HARD)
+    assert all(text.endswith((".", "?", "!")) for text in texts[:COUNT])
+
+
+def test_where_it_is_not_at_hand_texts_are_drawn_the_same_each_time(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    config, pieces = build_config(MULTI30K), tokenizer(tiny_run)
+    texts = parity_texts(config, pieces, tmp_path)
+    assert texts == parity_texts(config, pieces, tmp_path)
+    assert len(texts) == COUNT + len(HARD)
+    assert len(set(texts)) > COUNT
+    assert texts[-len(HARD) :] == list(HARD)
+    lengths = list(map(len, pieces.encode(texts[:COUNT])))
+    assert min(lengths) < 5
+    assert max(lengths) > 40
