@@ -7,22 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
+from tests.system.trainings import Process, arguments, finish, processes, weights
 from tfnmt.run import Run, snapshot_is_whole
 
 SCRIPT = Path(__file__).parents[1] / "run_training.py"
-SETTINGS = {
-    "data.max_pairs": 300, "data.batch_tokens": 160, "data.max_length": 32,
-    "tokenizer.vocab_size": 280, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
-    "model.d_model": 16, "model.d_ff": 32, "model.dropout": 0.0, "training.max_steps": 40,
-    "training.warmup_steps": 5, "training.validation_steps": 1000,
-    "training.checkpoint_steps": 10, "training.keep_last": 5, "training.average_last": 1,
-}  # fmt: skip
+SETTINGS = {"training__max_steps": 40, "training__keep_last": 5, "training__validation_steps": 1000}
 
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., Process]
 
 
 class Folder:
@@ -41,62 +35,24 @@ class Folder:
 
 
 def command(folder: Folder, devices: int = 1, **changes: object) -> list[str]:
-    """The training of a folder: `model__dropout=0.3` stands for `--set=model.dropout=0.3`."""
-    settings = SETTINGS | {key.replace("__", "."): value for key, value in changes.items()}
-    cache = folder.run.path.parent / "cache"
-    return [
-        sys.executable, "-P", str(SCRIPT), str(folder.losses_path), str(devices), "--dataset=copy",
-        f"--run_dir={folder.run.path}", f"--cache_dir={cache}",
-        *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
+    """The training of a folder, which notes its losses."""
+    noting = [sys.executable, "-P", str(SCRIPT), str(folder.losses_path), str(devices)]
+    return [*noting, *arguments(folder.run.path, SETTINGS | changes)]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a training; what still runs when the test ends is killed."""
-    running = []
-
-    def begin(folder: Folder, devices: int = 1, **changes: object) -> subprocess.Popen[str]:
-        arguments = command(folder, devices, **changes)
-        process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-        running.append(process)
-        return process
-
-    yield begin
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    """Starts the training of a folder."""
+    with processes() as begin:
+        yield lambda folder, devices=1, **changes: begin(command(folder, devices, **changes))
 
 
-def wait_for_step(folder: Folder, step: int, process: subprocess.Popen[str]) -> None:
+def wait_for_step(folder: Folder, step: int, process: Process) -> None:
     deadline = time.monotonic() + 300
     while step not in folder.losses():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def finish(process: subprocess.Popen[str], code: int = 0) -> str:
-    errors = process.communicate(timeout=400)[1]
-    assert process.returncode == code, errors
-    return errors
-
-
-def weights(run: Run) -> np.ndarray:
-    """The weights of a run, end to end, but for the biases of keys.
-
-    Softmax cancels those: their gradient is 0 but for rounding, which Adam blows up to full steps.
-    """
-    found: list[np.ndarray] = []
-
-    def note(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset) and not name.endswith("/key/vars/1"):
-            found.append(np.ravel(item[()]))
-
-    with h5py.File(run.weights()) as file:
-        file.visititems(note)
-    return np.concatenate(found)
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
@@ -245,18 +201,9 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(start: Start, tmp_path: Path
     config = folder.run.path / "config.yaml"
     config.write_text(config.read_text().replace("max_steps: 10", "max_steps: 20"))
 
-    limited = (
-        "import resource, signal, sys, runpy;"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
-        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    python, safe_path, *arguments = command(
-        folder, training__max_steps=20, training__checkpoint_steps=5
-    )
-    done = subprocess.run(
-        [python, safe_path, "-c", limited, *arguments], capture_output=True, text=True, timeout=400
-    )
+    limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "-"]
+    training = command(folder, training__max_steps=20, training__checkpoint_steps=5)
+    done = subprocess.run([*limited, *training], capture_output=True, text=True, timeout=400)
     assert done.returncode == 1, done.stderr
     assert "File too large; nothing was written" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -5,57 +5,39 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
+from tests.system.trainings import Process, arguments, finish, processes, weights
 from tfnmt.run import Run
 
-SETTINGS = {
-    "data.max_pairs": 300, "data.batch_tokens": 160, "data.max_length": 32,
-    "tokenizer.vocab_size": 280, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
-    "model.d_model": 16, "model.d_ff": 32, "model.dropout": 0.0, "training.warmup_steps": 5,
-    "training.checkpoint_steps": 10, "training.average_last": 1, "training.log_steps": 1,
-}  # fmt: skip
-
-Start = Callable[..., subprocess.Popen[str]]
-Workers = Callable[..., list[subprocess.Popen[str]]]
+Start = Callable[..., Process]
+Workers = Callable[..., list[Process]]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts the train command; what still runs when the test ends is killed."""
-    running = []
+    """Starts the train command."""
+    with processes() as begin:
 
-    def begin(run: Path, environment: dict[str, str], **changes: object) -> subprocess.Popen[str]:
-        settings = SETTINGS | {key.replace("__", "."): value for key, value in changes.items()}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tfnmt.train", "--dataset=copy", f"--run_dir={run}",
-             f"--cache_dir={run.parent / 'cache'}",
-             *(f"--set={key}={value}" for key, value in settings.items())],
-            stderr=subprocess.PIPE, text=True, env=os.environ | environment,
-        )  # fmt: skip
-        running.append(process)
-        return process
+        def begin_training(run: Path, environment: dict[str, str], **changes: object) -> Process:
+            flags = arguments(run, {"training.log_steps": 1} | changes)
+            command = [sys.executable, "-m", "tfnmt.train", *flags]
+            return begin(command, env=os.environ | environment)
 
-    yield begin
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        yield begin_training
 
 
 @pytest.fixture
 def workers(start: Start) -> Workers:
     """Starts two workers; the first one is the chief."""
 
-    def begin(run: Path, **changes: object) -> list[subprocess.Popen[str]]:
+    def begin(run: Path, **changes: object) -> list[Process]:
         addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
         tasks = [{"type": "worker", "index": index} for index in range(2)]
         return [
@@ -80,26 +62,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def finish(process: subprocess.Popen[str], code: int = 0) -> str:
-    errors = process.communicate(timeout=240)[1]
-    assert process.returncode == code, errors
-    return errors
-
-
-def weights(run: Path) -> np.ndarray:
-    """All weights but the biases of keys, whose gradient is nothing but rounding."""
-    found: list[np.ndarray] = []
-
-    def note(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset) and not name.endswith("/key/vars/1"):
-            found.append(np.ravel(item[()]))
-
-    with h5py.File(Run(run).weights()) as file:
-        file.visititems(note)
-    return np.concatenate(found)
-
-
-def wait_for_checkpoint(run: Path, process: subprocess.Popen[str]) -> None:
+def wait_for_checkpoint(run: Path, process: Process) -> None:
     deadline = time.monotonic() + 240
     while not Run(run).checkpoints().all():
         assert process.poll() is None, process.communicate()[1]
@@ -128,7 +91,9 @@ def test_two_workers_take_the_steps_of_one_process_and_one_of_them_writes(
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(two) == 20
     assert two == pytest.approx(one, rel=1e-5)
-    np.testing.assert_allclose(weights(tmp_path / "two"), weights(tmp_path / "one"), atol=1e-5)
+    np.testing.assert_allclose(
+        weights(Run(tmp_path / "two")), weights(Run(tmp_path / "one")), atol=1e-5
+    )
 
 
 ENDLESS = {"training__max_steps": 1_000_000, "training__validation_steps": 1_000_000}
