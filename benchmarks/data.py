@@ -59,9 +59,8 @@ def main(values: Any, positional: list[str]) -> None:
         if not text.is_dir():
             with written_aside(text) as aside:
                 _make_text(aside, values.pairs, data_folder(values.data_dir))
-        work = Work(
-            text, Path(temporary) / "cache"
-        )  # a new one: what is there already costs nothing
+        # The cache is a new one: to prepare what is there already costs nothing.
+        work = Work(text, Path(temporary) / "cache")
         _measure_prepare(work, values.pairs)
         _measure_start(work)
         _measure_pipeline(work)

@@ -67,12 +67,9 @@ def main(values: Any, positional: list[str]) -> None:
 
 
 def _read(path: Path) -> list[str]:
-    try:
-        lines = list(read_lines(path))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
+    lines = list(read_lines(path))
     if len(lines) < 2:
-        raise UserError(f"{path}: give two sentences at least, a thousand for a rate to go by")
+        raise UserError(f"{path}: give two sentences at least, some thousands for a rate to go by")
     return lines
 
 

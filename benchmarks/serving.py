@@ -28,6 +28,7 @@ a load. The exit status is 1 if anything is not as it must be.
 import math
 import random
 import sys
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -97,22 +98,17 @@ def _numbers(clients: list[str]) -> list[int]:
 
 
 def _rates(rates: list[str]) -> list[float]:
-    try:
+    with suppress(ValueError):
         found = [float(rate) for rate in rates]
-    except ValueError:
-        found = [0.0]
-    if not all(0 < rate < math.inf for rate in found):
-        raise UsageError(f"--rates={','.join(rates)}: not numbers; try 20,40")
-    return found
+        if all(0 < rate < math.inf for rate in found):
+            return found
+    raise UsageError(f"--rates={','.join(rates)}: not numbers; try 20,40")
 
 
 def _texts(path: str | None) -> list[str]:
     if path is None:
         return [source for source, _ in islice(toy.pairs("test"), 500)]
-    try:
-        texts = list(read_lines(Path(path)))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
+    texts = list(read_lines(Path(path)))
     if not texts:
         raise UserError(f"{path}: empty; give sentences, one per line")
     return texts
