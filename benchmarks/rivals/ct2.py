@@ -16,6 +16,8 @@ from pathlib import Path
 import ctranslate2
 import sentencepiece
 
+from tfnmt.data.files import read_lines
+
 ROWS = 64
 
 
@@ -32,4 +34,4 @@ def main(folder: Path, lines: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]).read_text(encoding="utf-8").splitlines())
+    main(Path(sys.argv[1]), list(read_lines(Path(sys.argv[2]))))

@@ -136,4 +136,5 @@ def _pair(layer: Any) -> Weights:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]).read_text(encoding="utf-8").splitlines())
+    with open(sys.argv[2], encoding="utf-8", newline="\n") as file:  # not at every Unicode line end
+        main(Path(sys.argv[1]), [line.rstrip("\n") for line in file])

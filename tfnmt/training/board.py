@@ -86,16 +86,27 @@ class Profiler(keras.callbacks.Callback):
     def __init__(self, run: Run) -> None:
         super().__init__()
         self.run = run
+        self._begun = False
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         """Begins at the first of them."""
         if batch == PROFILED_STEPS.start:
             tf.profiler.experimental.start(str(self.run.logs))
+            self._begun = True
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Ends after the last."""
         if batch == PROFILED_STEPS.stop - 1:
-            tf.profiler.experimental.stop()
+            self._write()
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Keeps what there is of a training that ended among them."""
+        if self._begun:
+            self._write()
+
+    def _write(self) -> None:
+        tf.profiler.experimental.stop()
+        self._begun = False
 
 
 def write_validation(

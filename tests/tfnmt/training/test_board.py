@@ -9,7 +9,7 @@ from tensorflow.core.util import event_pb2
 
 from tfnmt.config import Config
 from tfnmt.run import Run
-from tfnmt.training.board import write_result, write_validation
+from tfnmt.training.board import PROFILED_STEPS, Profiler, write_result, write_validation
 
 PICTURE = tf.io.encode_png(tf.fill([4, 6, 3], tf.constant(200, tf.uint8))).numpy()
 
@@ -42,3 +42,31 @@ def test_the_result_stands_beside_every_key_of_the_configuration(tmp_path: Path)
     content = found["_hparams_/session_start_info"].metadata.plugin_data.content
     for key in (b"model.d_model", b"training.r_drop", b"decoding.length_penalty"):
         assert key in content
+
+
+def profiled_updates(run: Run, updates: int) -> list[str]:
+    """The names of the updates that a profile of a training of so many has in it."""
+    profiler = Profiler(run)
+    for batch in range(updates):
+        profiler.on_train_batch_begin(batch)
+        with tf.profiler.experimental.Trace(f"update{batch}."):
+            tf.reduce_sum(tf.ones([8, 8]))
+        profiler.on_train_batch_end(batch)
+    profiler.on_train_end()
+    profiles = b"".join(path.read_bytes() for path in run.logs.rglob("*.xplane.pb"))
+    return [f"update{batch}." for batch in range(updates) if f"update{batch}.".encode() in profiles]
+
+
+@pytest.mark.parametrize("updates", [PROFILED_STEPS.stop + 5, PROFILED_STEPS.stop - 2])
+def test_a_profile_has_the_updates_that_it_is_of_and_no_others(
+    tmp_path: Path, updates: int
+) -> None:
+    among = [f"update{batch}." for batch in PROFILED_STEPS if batch < updates]
+    assert profiled_updates(Run(tmp_path), updates) == among
+
+
+def test_a_training_that_ends_before_the_updates_to_be_profiled_has_no_profile(
+    tmp_path: Path,
+) -> None:
+    assert profiled_updates(Run(tmp_path), PROFILED_STEPS.start) == []
+    assert not [*tmp_path.rglob("*.xplane.pb")]
