@@ -22,7 +22,7 @@ from tfnmt.errors import UsageError
 from tfnmt.exporting.models import RunModel, find_folder, find_run
 from tfnmt.flags import run
 from tfnmt.output import write_lines
-from tfnmt.progress import bar
+from tfnmt.progress import bar, say
 from tfnmt.quiet import expect_few_rows, import_tensorflow
 from tfnmt.run import check_writable, write_atomically
 from tfnmt.tracing import words
@@ -58,6 +58,11 @@ SMOOTHING = 0.1
 TINY_DECODING = {"beam_size": 2, "max_extra_length": 3}
 LESSONS = TrainingConfig(warmup_steps=50, learning_rate_scale=0.5, label_smoothing=0.005)
 """With this smoothing, and five pieces, the loss is least where the right one has 0.996."""
+TRAINED = (
+    f"the tiny model, trained with smoothing {LESSONS.label_smoothing}; "
+    f"its loss is shown with {SMOOTHING}"
+)
+UNTRAINED = "the tiny model, untrained"
 
 UPDATES = 250
 SEED = 1
@@ -76,9 +81,8 @@ def main(values: Any, positional: list[str]) -> None:
         ids = _tiny_ids(positional, values.target)
         expect_few_rows()
         import_tensorflow()
-        name = "the tiny model, " + ("trained" if values.trained else "untrained")
         subject = _tiny(values.trained, changes)
-        trace = _follow(name, subject, ids, SMOOTHING)
+        trace = _follow(TRAINED if values.trained else UNTRAINED, subject, ids, SMOOTHING)
     else:
         model = find_run(find_folder(values.model), changes)
         tokenizer = Tokenizer(model.run.tokenizer_path.read_bytes())
@@ -86,7 +90,7 @@ def main(values: Any, positional: list[str]) -> None:
         expect_few_rows()
         from_run = _of_run(model, tokenizer)
         trace = _follow(model.name, from_run, ids, model.config.training.label_smoothing)
-    _show(values, trace, to_loss=bool(ids[1]))
+    _show(values, trace)
 
 
 def _check(values: Any, positional: list[str]) -> None:
@@ -102,6 +106,8 @@ def _check(values: Any, positional: list[str]) -> None:
         problems.append(f"{len(positional)} texts: more than {MAX_TEXTS}; take fewer")
     if values.target and len(values.target) != len(positional):
         problems.append(f"--target: give one for each of the {len(positional)} texts, or none")
+    if not all(text.strip() for text in [*positional, *values.target]):
+        problems.append("a text is empty; there is nothing to follow")
     if values.nudge and positional and not values.target:
         problems.append("--nudge: moves a loss; give the --target too")
     if problems:
@@ -172,18 +178,19 @@ def _follow(title: str, subject: "Subject", ids: Ids, smoothing: float) -> "Trac
     return follow(title, subject, ids, smoothed_cross_entropy, smoothing)
 
 
-def _show(values: Any, trace: "Trace", to_loss: bool) -> None:
+def _show(values: Any, trace: "Trace") -> None:
     from tfnmt.tracing.text import loss_lines, nudge_lines, search_lines
 
     if values.nudge:
         place, amount = _parse_nudge(values.nudge, trace)
         write_lines(nudge_lines(trace.losses, place, amount, trace.subject.pieces), None)
     elif values.html is None:
-        write_lines(loss_lines(trace) if to_loss else search_lines(trace), None)
+        write_lines(loss_lines(trace) if trace.given else search_lines(trace), None)
     if values.html is not None:
         from tfnmt.tracing.page import render
 
         write_atomically(Path(values.html), render(trace).encode())
+        say(f"the page is in {values.html}")
 
 
 def _parse_nudge(text: str, trace: "Trace") -> tuple[tuple[int, int, int], float]:

@@ -34,6 +34,8 @@ def loss_rows(text: str) -> list[list[str]]:
 def test_the_tiny_model_goes_from_text_to_loss(tiny_text: str) -> None:
     text = tiny_text
     assert "(2,3,8) -> (2,2,3,4) -> (2,2,3,3) -> " in text
+    assert "letters: B sentences, S source positions" in text
+    assert max(map(len, text.splitlines())) < 130
     assert " -> (2,2,5)" in text
     assert {"(2, 3, 8)", "(2, 2, 2, 3)", "(2, 2, 5)", "(8, 32)"} <= shapes(text)
     assert "552  encoder/layer_0/feed_forward" in text
@@ -49,7 +51,7 @@ def test_the_tiny_model_goes_from_text_to_loss(tiny_text: str) -> None:
 
 def test_mixing_is_told(tiny_text: str) -> None:
     lines = [line.strip() for line in tiny_text.splitlines()]
-    told = [line for line in lines if line.startswith("positions ")]
+    told = [line for line in lines if line.startswith(("positions mix", "positions do"))]
     assert told == [
         "positions mix: in sentence 0 what stands at 0, 1, 2 reaches others; "
         "in sentence 1 what stands at 0, 1 reaches others",
@@ -79,7 +81,9 @@ def test_a_text_without_target_goes_to_its_translation(call: Call, capsys: Captu
     assert text.count("=== Search, row") == 2
     assert "What the decoder does in step 0" in text
     assert "(2, 2, 2, 2)    B H K T*K" in text  # the past of a step's hypotheses
-    for word in ("finished, score", "goes on as hypothesis", "pruned", "└─"):
+    assert " -> (2,2,5)" in text
+    assert "(2, 2, 5)       B K V" in text
+    for word in ("finished, score", "live when the search stopped", "pruned", "└─"):
         assert word in text
     assert "Loss [" not in text
 
@@ -90,7 +94,9 @@ def test_a_run_is_followed_by_its_own_pieces(
     arguments = (f"--model={tiny_run}", "The dog sleeps.", "A cat.", "--target=Der Hund schläft.",
                  "--target=Eine Katze.")  # fmt: skip
     call(trace, *arguments, f"--html={tmp_path / 'page.html'}")
-    assert capsys.readouterr().out == ""
+    output, said = capsys.readouterr()
+    assert output == ""
+    assert f"the page is in {tmp_path / 'page.html'}" in said
     page = (tmp_path / "page.html").read_text()
     (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', page)
     told = json.loads(data)
@@ -112,6 +118,8 @@ def test_a_run_is_followed_by_its_own_pieces(
         (["--tiny", "cat", "dog", "--target=cat"], "--target: give one for each of the 2 texts"),
         (["--tiny", "cat", "--nudge=0,0,cat,1"], "--nudge: moves a loss"),
         (["--tiny", *["cat"] * 9], "9 texts: more than 8"),
+        (["--tiny", " "], "a text is empty"),
+        (["--model=x", "a", "--target="], "a text is empty"),
         (["--tiny", "cat mouse"], "--tiny: does not know the word 'mouse'"),
         (["--tiny", "cat " * 64], "text: 65 pieces are more than 64"),
         (["--tiny", "cat", "--target=" + "cat " * 64], "--target: 65 pieces are more than 64"),

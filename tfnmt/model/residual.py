@@ -38,5 +38,5 @@ class Residual(keras.layers.Layer):
 
     def leave(self, x: Tensor, output: Tensor, seed: Tensor | None = None) -> Tensor:
         """What the next sublayer gets: [B, T, D]."""
-        x = x + self.dropout(output, seed)
-        return x if self.norm_first else self.norm(x)
+        total = x + self.dropout(output, seed)
+        return total if self.norm_first else self.norm(total)

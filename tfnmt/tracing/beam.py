@@ -1,4 +1,7 @@
-"""The search, followed: what each step could choose from, and what became of it."""
+"""The search, followed: what each step could choose from, and what became of it.
+
+It goes by the names that tfnmt/decoding/search.py gives its functions and their variables.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -6,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+import tfnmt.decoding.output
 import tfnmt.decoding.search
 import tfnmt.model
 from tfnmt.data.tokenizer import EOS
-from tfnmt.decoding.search import length_penalty
+from tfnmt.decoding.search import IMPOSSIBLE, length_penalty
 from tfnmt.tracing.recorder import Call, recording
 from tfnmt.tracing.steps import Step, list_steps
 from tfnmt.tracing.subject import Subject
@@ -27,6 +31,7 @@ class Candidate(NamedTuple):
     log_prob: float  # of the hypothesis up to the token
     slot: int | None  # the live hypothesis that it becomes; None where it ends or is pruned
     score: float | None  # where it ended: log probability over length penalty
+    fate: str  # what became of it, in words
 
 
 class Ended(NamedTuple):
@@ -69,7 +74,7 @@ def follow_search(subject: Subject, source: np.ndarray) -> SearchTrace:
     """Searches as the subject does, in Python instead of a graph, for all to be seen."""
     tf.config.run_functions_eagerly(True)
     try:
-        with recording(tfnmt.model, tfnmt.decoding.search) as whole:
+        with recording(tfnmt.model, tfnmt.decoding.search, tfnmt.decoding.output) as whole:
             found = subject.search(tf.constant(source))
     finally:
         tf.config.run_functions_eagerly(False)
@@ -82,8 +87,21 @@ def follow_search(subject: Subject, source: np.ndarray) -> SearchTrace:
         tokens = [number for number in ids if number]
         rows.append(RowSearch(read(searches[0], row), tokens, score, subject.decode(tokens)))
     encoder, *_ = whole.find("Transformer.start_search")
-    decoder = [list_steps(step, whole) for step in whole.find("Transformer.decode_step")]
+    calls = zip(
+        whole.find("Transformer.decode_step"), whole.find("OutputProjection.logits"), strict=True
+    )
+    decoder = [
+        [*list_steps(step, whole), _logits(output, len(subject.pieces))] for step, output in calls
+    ]
     return SearchTrace(rows, list_steps(encoder, whole), decoder)
+
+
+def _logits(output: Call, size: int) -> Step:
+    """The last step to the pieces, without those that only fill the vocabulary up."""
+    (step,) = list_steps(output, output)
+    hidden, logits = step.variables
+    shown = logits._replace(values=logits.values[..., :size])
+    return step._replace(side="decode_step", variables=[hidden, shown])
 
 
 # --- Beam -----------------------------------------------------------------------------------------
@@ -105,18 +123,21 @@ def _read_step(body: Call, check: Call, row: int, position: int) -> BeamStep:
     chosen, kept, ended = (
         next(body.find(name)) for name in ("_candidates", "_keep_live", "_keep_finished")
     )
+    goes_on = bool(check.result[row])
     return BeamStep(
         position,
-        list(_candidates(chosen, kept, ended, row)),
+        list(_candidates(chosen, kept, ended, row, goes_on)),
         _finite(kept.result.log_probs[row]),
         _ended(ended.result, row),
         float(check.names["bound"][row]),
         float(check.names["worst"][row]),
-        bool(check.result[row]),
+        goes_on,
     )
 
 
-def _candidates(chosen: Call, kept: Call, ended: Call, row: int) -> Iterator[Candidate]:
+def _candidates(
+    chosen: Call, kept: Call, ended: Call, row: int, goes_on: bool
+) -> Iterator[Candidate]:
     """The candidates of a step and what became of them."""
     live = kept.result
     slots = {
@@ -128,20 +149,30 @@ def _candidates(chosen: Call, kept: Call, ended: Call, row: int) -> Iterator[Can
     }
     before = chosen.arguments["live"].log_probs[row]
     scores = ended.names["ended"][row]  # of the first K candidates; -inf where one goes on
+    least = float(ended.result.scores[row, -1])  # of the K that count
     for rank, (token, log_prob, parent) in enumerate(
         zip(*(each[row].numpy().tolist() for each in chosen.result), strict=True)
     ):
         if not np.isfinite(log_prob):
             continue
-        score = float(scores[rank]) if rank < len(scores) else -np.inf
+        slot, late = slots.get((parent, token)), rank >= len(scores)
+        score = None if late or not np.isfinite(scores[rank]) else float(scores[rank])
+        if token == EOS and late:
+            fate = f"pruned: only one of the {len(scores)} likeliest may end"
+        else:
+            fate = _tell(slot, score, goes_on, beaten=score is not None and score < least)
         yield Candidate(
-            parent,
-            token,
-            float(np.exp(log_prob - before[parent])),
-            log_prob,
-            slots.get((parent, token)),
-            score if np.isfinite(score) else None,
+            parent, token, float(np.exp(log_prob - before[parent])), log_prob, slot, score, fate
         )
+
+
+def _tell(slot: int | None, score: float | None, goes_on: bool, beaten: bool = False) -> str:
+    """What became of a candidate."""
+    if score is not None:
+        return f"finished, score {score:.4f}" + (", and others are better" if beaten else "")
+    if slot is None:
+        return "pruned"
+    return f"goes on as hypothesis {slot}" if goes_on else "live when the search stopped"
 
 
 def _ended(finished: Any, row: int) -> list[Ended]:
@@ -168,28 +199,34 @@ def _read_greedy(search: Call, row: int) -> list[BeamStep]:
     steps: list[BeamStep] = []
     tokens: list[int] = []
     for position, body in enumerate(search.find("_follow.<locals>.body")):
-        state = body.names["state"]
-        if state.done[row]:
+        if body.names["state"].done[row]:
             break
-        log_probs = tf.nn.log_softmax(body.names["logits"])[row].numpy()
-        before = float(state.log_probs[row])
         chosen = int(body.names["chosen"][row])
         tokens.append(chosen)
         log_prob = float(body.result.log_probs[row])
         done = bool(body.result.done[row])
         score = log_prob / float(length_penalty(position + 1, alpha))
-        slot = None if chosen == EOS else 0
-        others = [number for number in np.argsort(-log_probs)[: SHOWN + 1] if number != chosen]
-        candidates = [
-            Candidate(0, chosen, float(np.exp(log_prob - before)), log_prob, slot,
-                      score if chosen == EOS else None),
-            *(Candidate(0, int(number), float(np.exp(log_probs[number])),
-                        before + float(log_probs[number]), None, None) for number in others[:SHOWN]
-              if log_probs[number] > -1e9),
-        ]  # fmt: skip
+        candidates = list(_greedy_candidates(body, row, score))
+        live = [] if done else [log_prob]
         finished = [Ended(list(tokens), score)] if done else []
-        steps.append(
-            BeamStep(position, candidates, [] if done else [log_prob], finished, score,
-                     -np.inf, not done)
-        )  # fmt: skip
+        steps.append(BeamStep(position, candidates, live, finished, score, -np.inf, not done))
     return steps
+
+
+def _greedy_candidates(body: Call, row: int, score: float) -> Iterator[Candidate]:
+    """The piece that was chosen, and the likeliest of those that were not."""
+    logits, before = body.names["logits"][row], float(body.names["state"].log_probs[row])
+    log_probs = tf.nn.log_softmax(logits).numpy()
+    chosen = int(body.names["chosen"][row])
+    others = [number for number in np.argsort(-log_probs)[: SHOWN + 1].tolist() if number != chosen]
+    for number in (chosen, *others[:SHOWN]):
+        if logits[number] <= IMPOSSIBLE:
+            continue
+        ends, done = number == EOS, bool(body.result.done[row])
+        slot = 0 if number == chosen and not ends else None
+        final = score if number == chosen and ends else None
+        log_prob = float(log_probs[number])
+        yield Candidate(
+            0, number, float(np.exp(log_prob)), before + log_prob, slot, final,
+            _tell(slot, final, goes_on=not done),
+        )  # fmt: skip

@@ -39,6 +39,8 @@ def mixing(call: Call) -> np.ndarray | None:
 def describe_mixing(function: str, mixing: np.ndarray) -> str:
     """The same of a sublayer in words: `mix: ...` or `do not mix: ...`."""
     own = np.eye(mixing.shape[1], dtype=bool)
+    if mixing.shape[1:] == (1, 1):
+        return "cannot mix: there is but one"
     across = function == "MultiHeadAttention.call"  # from the source to the target
     others = mixing if across else mixing & ~own
     if not others.any():

@@ -15,8 +15,8 @@ from tfnmt.tracing.mixing import describe_mixing
 from tfnmt.tracing.parameters import list_blocks
 from tfnmt.tracing.steps import Step, Variable
 from tfnmt.tracing.subject import Subject
-from tfnmt.tracing.tensors import FEW, WHOLE
-from tfnmt.tracing.trace import Trace, describe_shapes
+from tfnmt.tracing.tensors import FEW, WIDE, is_whole
+from tfnmt.tracing.trace import Trace, describe_letters, describe_shapes
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PLACE = "{{trace}}"
@@ -40,7 +40,10 @@ def _data(trace: Trace) -> Json:
     subject, steps = trace.subject, trace.forward.steps
     return {
         "title": trace.title,
+        "given": trace.given,
         "shapes": describe_shapes(steps),
+        "letters": describe_letters(steps),
+        "vocabulary": subject.pieces if len(subject.pieces) <= WIDE else None,
         "batch": [
             {name: subject.names(ids[row].tolist())
              for name, ids in trace.forward.batch._asdict().items()}
@@ -60,15 +63,26 @@ def _data(trace: Trace) -> Json:
 
 def _step(step: Step) -> Json:
     return {
+        "side": step.side,
         "place": step.place or step.side,
         "function": step.function,
         "title": step.entry.title,
         "formula": step.entry.formula,
         "section": step.entry.section,
         "parameters": step.parameters,
+        "mask": _mask(step),
         "tensors": [_tensor(variable) for variable in step.variables],
         "mixing": _mixing(step),
     }
+
+
+def _mask(step: Step) -> Json | None:
+    """What hides some of an attention's scores, as a tensor of the like axes, where it is small."""
+    if step.function != "attention_weights" or step.mask is None or not is_whole(step.mask):
+        return None
+    axes = zip(step.variables[0].letters.split(), step.mask.shape, strict=True)
+    letters = " ".join(letter if length > 1 else "1" for letter, length in axes)
+    return _tensor(Variable("mask", letters, step.mask))
 
 
 def _mixing(step: Step) -> Json | None:
@@ -80,12 +94,12 @@ def _mixing(step: Step) -> Json | None:
 
 def _tensor(variable: Variable) -> Json:
     values = variable.values
-    shown = values if values.size <= WHOLE else values.ravel()[:FEW]
+    shown = values if is_whole(values) else values.ravel()[:FEW]
     return {
         "name": variable.name,
         "letters": variable.letters.split(),
         "shape": values.shape,
-        "whole": values.size <= WHOLE,
+        "whole": is_whole(values),
         "values": _rounded(shown.astype("float64").ravel()),
     }
 
@@ -141,6 +155,7 @@ def _search(search: RowSearch, subject: Subject) -> Json:
         "translation": search.translation,
         "steps": [
             {
+                "position": step.position,
                 "candidates": [
                     {**each._asdict(), "piece": subject.pieces[each.token]}
                     for each in step.candidates

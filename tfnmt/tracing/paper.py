@@ -33,7 +33,7 @@ ENTRIES = {
     ),
     "sinusoids": Entry(
         "positional encoding", "section 3.5",
-        "sin and cos of position / 10000^(2i / d_model)", {RESULT: "pos D"},
+        "sin and cos of position / 10000^(2i / d_model)", {"positions": "pos", RESULT: "pos D"},
     ),
     "Dropout.call/source_dropout": Entry(
         "embedding and position, added", "sections 3.4 and 3.5", "x", {"x": "B T D"}
@@ -75,7 +75,8 @@ ENTRIES = {
         "what the heads found, mixed", "section 3.2.2", "Concat(...) W^O + b", {RESULT: "B T D"}
     ),
     "Residual.leave": Entry(
-        "residual connection", "sections 3.1 and 5.4", "x + f(x)", {"output": "B T D", "x": "B T D"}
+        "residual connection", "sections 3.1 and 5.4", "total = x + f(x)",
+        {"x": "B T D", "output": "B T D", "total": "B T D"},
     ),
     "LayerNorm.call": Entry(
         "layer norm", "section 3.1", "(x - mean) / deviation * gamma + beta", {RESULT: "B T D"}
@@ -91,6 +92,10 @@ ENTRIES = {
     ),
     "Embedding.logits": Entry(
         "logits", "section 3.4", "hidden table^T", {"hidden": "B T D", RESULT: "B T V"}
+    ),
+    "OutputProjection.logits": Entry(
+        "logits of what may come next", "section 3.4",
+        "hidden table^T; never <pad> or <s>", {"hidden": "B K D", RESULT: "B K V"},
     ),
     "_inherit": Entry(
         "whose past is whose", "none: a search's own",

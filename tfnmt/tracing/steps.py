@@ -17,12 +17,18 @@ SIDES = ("encode", "decode", "decode_step", "logits")
 """Functions of the Transformer that a step can belong to."""
 
 
+LETTERS = {
+    "B": "sentences", "S": "source positions", "T": "target positions", "pos": "positions",
+    "K": "hypotheses", "T*K": "what they have read", "H": "heads", "D": "d_model",
+    "F": "d_ff", "P": "projections", "N": "all positions of all sentences", "V": "pieces",
+}  # fmt: skip
+"""What the letters of a tensor's axes stand for."""
+
+
 class Variable(NamedTuple):
     """A tensor under the name that the code gives it.
 
-    Letters of axes: B sentences, S source, T target, K hypotheses, T*K what they have read,
-    H heads, D d_model, F d_ff, V pieces, pos positions of every sentence, N all positions of all
-    sentences, P projections.
+    LETTERS says what the letters of its axes stand for.
     """
 
     name: str

@@ -7,33 +7,37 @@ import numpy as np
 
 from tfnmt.tracing.steps import Variable
 
-WHOLE = 192
-"""The most numbers that are shown whole: all of the tiny model's tensors have fewer, or as many."""
+WHOLE, WIDE = 192, 32
+"""The most numbers of a tensor that is shown whole, and of a row of it: the tiny model's are."""
 
+COLUMNS = 8  # of a line
 FEW = 6
 NAME = 10  # width of a column of names
 CELL = 8  # width of a number
+HUGE = 1e6
 
-PLACES = {
-    "H": "head", "K": "hypothesis", "N": "row", "S": "position", "T": "position", "T*K": "past",
-    "pos": "position",
-}  # fmt: skip
+PLACES = {"H": "head", "K": "hypothesis", "N": "position", "T*K": "past"}
 """What a place on an axis is called, by the axis' letters."""
 
 Names = dict[str, Sequence[Sequence[str]]]
-"""Of the axes S and T: the pieces of each sentence."""
+"""By the letters of an axis: what its places are called, for each sentence."""
 
 
 def tensor_lines(variable: Variable, names: Names) -> Iterator[str]:
     """A line with name, shape and axes; the values of a small one below it, of others beside."""
     values = variable.values
     head = f"{variable.name:<10} {_shape(values):<15} {variable.letters:<12}"
-    if values.size > WHOLE:
+    if not is_whole(values):
         some = " ".join(number(value).strip() for value in values.ravel()[:FEW])
         yield f"{head} {some} ..."
         return
     yield head.rstrip()
     yield from _rows(values, variable.letters.split(), names)
+
+
+def is_whole(values: np.ndarray) -> bool:
+    """Whether all of a tensor is shown."""
+    return values.size <= WHOLE and (values.ndim == 0 or values.shape[-1] <= WIDE)
 
 
 def mask_lines(mask: np.ndarray) -> Iterator[str]:
@@ -49,6 +53,8 @@ def mask_lines(mask: np.ndarray) -> Iterator[str]:
 def number(value: float | int | np.generic) -> str:
     """A value in a cell."""
     kind = np.asarray(value).dtype.kind
+    if kind == "f" and abs(float(value)) > HUGE:
+        return f"{value:>{CELL}.0e}"
     if kind == "b":
         return f"{'x' if value else '.':>{CELL}}"
     return f"{value:>{CELL}d}" if kind in "iu" else f"{value:>{CELL}.3f}"
@@ -61,6 +67,9 @@ def clip(piece: str, width: int = NAME) -> str:
 
 def _rows(values: np.ndarray, axes: list[str], names: Names) -> Iterator[str]:
     """The last axis as columns, every place of the others a line."""
+    if axes[0] == "N":
+        values = values.reshape(len(names["S"]), -1, values.shape[-1])
+        axes = ["B", *axes]
     batched = axes[0] == "B"
     for row, block in enumerate(values if batched else values[None]):
         start = f"row {row}" if batched else ""
@@ -73,12 +82,18 @@ def _rows(values: np.ndarray, axes: list[str], names: Names) -> Iterator[str]:
 def _block(
     values: np.ndarray, axes: list[str], names: dict[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
-    """Label and cells of each line of a sentence's values; the columns' names before them."""
-    if axes[-1] in names:
-        yield "", "".join(f"{clip(text, CELL - 1):>{CELL}}" for text in names[axes[-1]])
-    for place in product(*map(range, values.shape[:-1])):
-        labels = (_label(axis, where, names) for axis, where in zip(axes, place, strict=False))
-        yield " ".join(filter(None, labels)), "".join(map(number, values[place]))
+    """Label and cells of each line of a sentence's values: some columns after others."""
+    width = values.shape[-1] if values.ndim else 1
+    for first in range(0, width, COLUMNS):
+        columns = slice(first, first + COLUMNS)
+        if axes[-1] in names:
+            heads = names[axes[-1]][columns]
+            yield "", "".join(f"{clip(text, CELL - 1):>{CELL}}" for text in heads)
+        elif width > COLUMNS:
+            yield f"columns {first} to {min(first + COLUMNS, width) - 1}", ""
+        for place in product(*map(range, values.shape[:-1])):
+            labels = (_label(axis, where, names) for axis, where in zip(axes, place, strict=False))
+            yield " ".join(filter(None, labels)), "".join(map(number, values[place][columns]))
 
 
 def _label(axis: str, where: int, names: dict[str, Sequence[str]]) -> str:

@@ -1,6 +1,7 @@
 """A trace as text for the terminal."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from tfnmt.tracing.parameters import list_blocks
 from tfnmt.tracing.steps import Step
 from tfnmt.tracing.subject import Subject
 from tfnmt.tracing.tensors import Names, clip, mask_lines, tensor_lines
-from tfnmt.tracing.trace import Trace, describe_shapes
+from tfnmt.tracing.trace import Trace, describe_letters, describe_shapes
 from tfnmt.tracing.tree import row_lines
 
 SHOWN_STEPS = 2
@@ -20,7 +21,7 @@ SHOWN_STEPS = 2
 def loss_lines(trace: Trace) -> Iterator[str]:
     """From text to loss."""
     batch, subject = trace.forward.batch, trace.subject
-    yield from _title(trace)
+    yield from _title(trace.title, trace.forward.steps)
     yield from _heading("What goes in")
     for name, ids in batch._asdict().items():
         yield from _ids(name, ids, subject)
@@ -33,7 +34,8 @@ def loss_lines(trace: Trace) -> Iterator[str]:
 def search_lines(trace: Trace) -> Iterator[str]:
     """From text to translation."""
     source, subject = trace.forward.batch.source, trace.subject
-    yield from _title(trace)
+    first = trace.search.decoder[0] if trace.search.decoder else []
+    yield from _title(trace.title, [*trace.search.encoder, *first])
     yield from _heading("What goes in")
     yield from _ids("source", source, subject)
     names = _names(subject, source)
@@ -75,9 +77,10 @@ def nudge_lines(
 # --- Tensors --------------------------------------------------------------------------------------
 
 
-def _title(trace: Trace) -> Iterator[str]:
-    yield trace.title
-    yield f"shapes: {describe_shapes(trace.forward.steps)}"
+def _title(title: str, steps: list[Step]) -> Iterator[str]:
+    yield title
+    yield f"shapes: {describe_shapes(steps)}"
+    yield from wrap(f"letters: {describe_letters(steps)}", 100, subsequent_indent=" " * 9)
 
 
 def _heading(text: str) -> Iterator[str]:
@@ -95,10 +98,12 @@ def _ids(name: str, ids: np.ndarray, subject: Subject) -> Iterator[str]:
 
 
 def _names(subject: Subject, source: np.ndarray, target: np.ndarray | None = None) -> Names:
+    """What places are called: positions by their pieces, and the pieces themselves."""
     sides = {"S": source} if target is None else {"S": source, "T": target}
-    return {
+    names: Names = {
         axis: [subject.names(numbers) for numbers in ids.tolist()] for axis, ids in sides.items()
     }
+    return {**names, "V": [subject.pieces] * len(source)}
 
 
 def _steps(steps: Iterable[Step], names: Names) -> Iterator[str]:

@@ -1,14 +1,16 @@
 """A trace: what became of a batch, from its ids to the loss, and to its translation."""
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfnmt.data.tokenizer import EOS
 from tfnmt.tracing.beam import SearchTrace, follow_search
 from tfnmt.tracing.forward import Forward, follow_forward
 from tfnmt.tracing.loss import Losses, measure
-from tfnmt.tracing.steps import Step
+from tfnmt.tracing.steps import LETTERS, Step
 from tfnmt.tracing.subject import Subject, make_batch
 
 FIRST, LAST = 7, 3
@@ -23,7 +25,8 @@ class Trace(NamedTuple):
 
     title: str  # which model
     subject: Subject
-    forward: Forward  # it reads the targets; where there are none, the translations
+    given: bool  # whether there are targets; else the forward pass reads the translations
+    forward: Forward
     losses: Losses
     sums: Any  # the same losses as training adds them up
     search: SearchTrace
@@ -39,7 +42,7 @@ def follow(
     """Follows sources and targets, eos included; without targets those that are found."""
     sources, targets = ids
     search = follow_search(subject, make_batch(sources, sources).source)
-    found = [row.tokens or sources[-1][-1:] for row in search.rows]  # eos where nothing was found
+    found = [row.tokens or [EOS] for row in search.rows]
     batch = make_batch(sources, targets or found)
     forward = follow_forward(subject.transformer, batch)
     table = subject.transformer.output_embedding.table
@@ -47,6 +50,7 @@ def follow(
     return Trace(
         title,
         subject,
+        bool(targets),
         forward,
         measure(forward.logits, batch.target_out, smoothing),
         sums,
@@ -63,6 +67,13 @@ def describe_shapes(steps: list[Step]) -> str:
                 shape = describe_shape(variable.values.shape)
                 chain += [shape] if chain[-1:] != [shape] else []
     return " -> ".join([*chain[:FIRST], "...", *chain[-LAST:]])
+
+
+def describe_letters(steps: list[Step]) -> str:
+    """What the letters of these steps' axes stand for."""
+    used = {letter for step in steps for each in step.variables for letter in each.letters.split()}
+    used |= {part for letter in used for part in re.split("[/*]", letter)}
+    return ", ".join(f"{letter} {name}" for letter, name in LETTERS.items() if letter in used)
 
 
 def describe_shape(shape: tuple[int, ...]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tfnmt.data.tokenizer import BOS
-from tfnmt.tracing.beam import BeamStep, Candidate, RowSearch
+from tfnmt.tracing.beam import BeamStep, RowSearch
 from tfnmt.tracing.subject import Subject
 from tfnmt.tracing.tensors import clip
 
@@ -32,7 +32,7 @@ def _step(step: BeamStep, subject: Subject) -> Iterator[str]:
         piece = clip(subject.pieces[candidate.token], 14)
         yield (
             f"{'':10} {candidate.parent:>4} {piece:<14} {candidate.probability:8.4f} "
-            f"{candidate.log_prob:13.4f}  {_fate(candidate)}"
+            f"{candidate.log_prob:13.4f}  {candidate.fate}"
         )
     for ended in step.finished:
         yield f"  finished {ended.score:9.4f}  {' '.join(subject.names(ended.tokens))}"
@@ -46,13 +46,6 @@ def _step(step: BeamStep, subject: Subject) -> Iterator[str]:
         yield f"  {verdict}"
 
 
-def _fate(candidate: Candidate) -> str:
-    """What became of a candidate."""
-    if candidate.score is not None:
-        return f"finished, score {candidate.score:.4f}"
-    return "pruned" if candidate.slot is None else f"goes on as hypothesis {candidate.slot}"
-
-
 def _tree(
     steps: Sequence[BeamStep], depth: int, slot: int, indent: str, subject: Subject
 ) -> Iterator[str]:
@@ -63,7 +56,7 @@ def _tree(
     for candidate in tried:
         last = candidate is tried[-1]
         piece = subject.pieces[candidate.token]
-        note = "" if candidate.slot is not None else f"  {_fate(candidate)}"
+        note = "" if candidate.slot is not None else f"  {candidate.fate}"
         yield f"{indent}{'└─' if last else '├─'} {piece} {candidate.probability:.4f}{note}"
         if candidate.slot is not None:
             deeper = indent + ("   " if last else "│  ")

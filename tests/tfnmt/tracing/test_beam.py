@@ -81,6 +81,38 @@ def test_what_ended_has_its_score_and_what_counts_is_the_best_of_it(search: Sear
         assert finished[0].score == row.score
 
 
+def test_the_fate_of_a_candidate_is_what_became_of_it(search: SearchTrace) -> None:
+    for row in search.rows:
+        for step in row.steps:
+            texts = {tuple(each.tokens) for each in step.finished}
+            for rank, each in enumerate(step.candidates):
+                if each.slot is not None:
+                    live = f"goes on as hypothesis {each.slot}"
+                    assert each.fate == (live if step.goes_on else "live when the search stopped")
+                elif each.score is not None:
+                    counts = any(score == each.score for _, score in step.finished)
+                    better = "" if counts else ", and others are better"
+                    assert each.fate == f"finished, score {each.score:.4f}{better}"
+                    assert texts
+                elif each.token == EOS:
+                    assert rank >= 2
+                    assert each.fate == "pruned: only one of the 2 likeliest may end"
+                else:
+                    assert each.fate == "pruned"
+
+
+def test_a_step_ends_in_logits_of_all_pieces_that_may_come(search: SearchTrace) -> None:
+    for position, steps in enumerate(search.decoder):
+        logits = steps[-1].get("result")
+        assert logits.shape == (3, 2, 5)
+        assert (logits[..., :2] < -1e30).all()  # padding and bos
+        for number, row in enumerate(search.rows):
+            for each in row.steps[position].candidates if position < len(row.steps) else []:
+                shares = np.exp(logits[number, each.parent])
+                expected = shares[each.token] / shares.sum()
+                assert each.probability == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_row_goes_on_exactly_while_it_can_still_improve(search: SearchTrace) -> None:
     lengths = [len(row.steps) for row in search.rows]
     assert len(set(lengths)) > 1  # else a row that stops first is not seen

@@ -24,12 +24,14 @@ def search() -> RowSearch:
     """A beam of two: both words live on, then `cat` ends, and nothing else can be better."""
     infinite = float("inf")
     begin = BeamStep(
-        0, [Candidate(0, CAT, 0.6, -0.51, 0, None), Candidate(0, DOG, 0.3, -1.2, 1, None),
-            Candidate(0, EOS, 0.1, -2.3, None, None)],
+        0, [Candidate(0, CAT, 0.6, -0.51, 0, None, "goes on as hypothesis 0"),
+            Candidate(0, DOG, 0.3, -1.2, 1, None, "goes on as hypothesis 1"),
+            Candidate(0, EOS, 0.1, -2.3, None, None, "pruned")],
         [-0.51, -1.2], [], -0.4, -infinite, True,
     )  # fmt: skip
     end = BeamStep(
-        1, [Candidate(0, EOS, 0.9, -0.62, None, -0.57), Candidate(1, DOG, 0.8, -1.43, 0, None)],
+        1, [Candidate(0, EOS, 0.9, -0.62, None, -0.57, "finished, score -0.5700"),
+            Candidate(1, DOG, 0.8, -1.43, 0, None, "live when the search stopped")],
         [-1.43], [Ended([CAT, EOS], -0.57)], -1.2, -0.57, False,
     )  # fmt: skip
     return RowSearch([begin, end], [CAT, EOS], -0.57, "cat")

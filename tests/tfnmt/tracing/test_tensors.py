@@ -1,0 +1,64 @@
+"""Tensors of literal values as lines."""
+
+import numpy as np
+import pytest
+
+from tfnmt.tracing.steps import Variable
+from tfnmt.tracing.tensors import Names, is_whole, number, tensor_lines
+
+NAMES: Names = {"S": [["cat", "dog", "</s>"], ["dog", "</s>", "<pad>"]], "V": [["a", "b"]] * 2}
+
+
+def lines(letters: str, values: np.ndarray) -> list[str]:
+    """The lines without the spaces that line them up."""
+    return [" ".join(line.split()) for line in tensor_lines(Variable("x", letters, values), NAMES)]
+
+
+def test_places_are_called_by_their_pieces() -> None:
+    assert lines("B H S V", np.arange(12.0).reshape(2, 1, 3, 2)) == [
+        "x (2, 1, 3, 2) B H S V",
+        "row 0 a b",
+        "head 0 cat 0.000 1.000",
+        "head 0 dog 2.000 3.000",
+        "head 0 </s> 4.000 5.000",
+        "row 1 a b",
+        "head 0 dog 6.000 7.000",
+        "head 0 </s> 8.000 9.000",
+        "head 0 <pad> 10.000 11.000",
+    ]
+
+
+def test_positions_of_all_sentences_on_one_axis_are_told_apart() -> None:
+    assert lines("N P*D", np.arange(6).reshape(6, 1)) == [
+        "x (6, 1) N P*D",
+        *("row 0 position 0 0", "position 1 1", "position 2 2"),
+        *("row 1 position 0 3", "position 1 4", "position 2 5"),
+    ]
+
+
+def test_more_columns_than_a_line_has_come_one_lot_after_another() -> None:
+    values = np.arange(20).reshape(1, 2, 10)
+    assert lines("B K D", values) == [
+        "x (1, 2, 10) B K D",
+        "row 0 columns 0 to 7",
+        "hypothesis 0 0 1 2 3 4 5 6 7",
+        "hypothesis 1 10 11 12 13 14 15 16 17",
+        "columns 8 to 9",
+        "hypothesis 0 8 9",
+        "hypothesis 1 18 19",
+    ]
+
+
+@pytest.mark.parametrize("shape", [(1, 128), (200,), (7, 7, 7)])
+def test_of_what_is_large_or_wide_the_first_values_are_shown(shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape)).reshape(shape)
+    assert not is_whole(values)
+    (line,) = lines("D", values)
+    assert line.endswith("D 0 1 2 3 4 5 ...")
+
+
+def test_a_number_fits_its_cell() -> None:
+    cells = [number(np.float32(value)) for value in (-3.4e38, 1.23456, -12.5)]
+    assert [cell.strip() for cell in cells] == ["-3e+38", "1.235", "-12.500"]
+    assert {len(cell) for cell in cells} == {8}
+    assert number(np.bool_(True)).strip() == "x"
