@@ -137,10 +137,12 @@ def _draw(folder: Path, output: Path) -> None:
     seen = [np.load(folder / name / ATTENTION_FILE) for name in names]
     weights = np.stack([each["weights"] for each in seen])
     title = "cross-attention of the last layer, mean over heads"
-    attention = draw_attention(weights, seen[0]["target"], seen[0]["source"], title, names)
+    captions = ["the sound run", *names[1:]]
+    attention = draw_attention(weights, seen[0]["target"], seen[0]["source"], title, captions)
     write_atomically(output / "faults-attention.png", to_png(attention))
     sound, *faulty = (read_curves(Run(folder / name)) for name in names)
-    write_atomically(output / "faults-loss.png", to_png(draw_beside(sound, faulty)))
+    losses = draw_beside(sound._replace(name=captions[0]), faulty)
+    write_atomically(output / "faults-loss.png", to_png(losses))
 
 
 class Failures:

@@ -198,12 +198,18 @@ def _penalty_each_step(sound: Function) -> Function:
 
 
 def _ended_go_on(sound: Function) -> Function:
-    """What ended stays in the beam, ends again, and fills the list with one text."""
+    """What ended stays in the beam with padding behind it, and ends again in every step."""
 
-    def keep_live(candidates: Any, before: Any, position: Tensor, search: Any) -> Any:
-        return sound(candidates, before, position, search._replace(eos=-1))
+    def keep_finished(candidates: Any, live: Any, state: Any, limits: Tensor, search: Any) -> Any:
+        import tensorflow as tf
 
-    return keep_live
+        once, again = sound(candidates, live, state, limits, search), state.finished
+        scores = tf.concat([once.scores, again.scores], axis=1)  # [B, 2K]
+        best, where = tf.math.top_k(scores, search.beam_size)
+        tokens = tf.concat([once.tokens, again.tokens], axis=1)  # [B, 2K, T]
+        return once._replace(tokens=tf.gather(tokens, where, batch_dims=1), scores=best)
+
+    return keep_finished
 
 
 MASKS = ("model/test_masks.py", "model/test_transformer.py")
@@ -263,7 +269,7 @@ FAULTS = {
         "tfnmt.decoding.search:_candidates", _penalty_each_step, SEARCH, trains=False,
     ),
     "ended_go_on": Fault(
-        "finished hypotheses stay in the beam and fill it up with duplicates",
-        "tfnmt.decoding.search:_keep_live", _ended_go_on, SEARCH, trains=False,
+        "finished hypotheses stay in the beam, end again, and fill the list up with duplicates",
+        "tfnmt.decoding.search:_keep_finished", _ended_go_on, SEARCH, trains=False,
     ),
 }  # fmt: skip
