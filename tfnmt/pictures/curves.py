@@ -85,8 +85,7 @@ def draw_curves(runs: Sequence[Curves]) -> Figure:
             axes.grid(axis="y")
         if len(runs) > 1:
             loss.legend()
-        if any(run.scored for run in runs):
-            bleu.legend(loc="lower right")
+        bleu.legend(loc="lower right")
     return figure
 
 
@@ -134,7 +133,7 @@ def _draw_loss(axes: Axes, run: Curves) -> None:
 
 def _draw_bleu(axes: Axes, run: Curves) -> None:
     """BLEU of the validations as a curve, and that of evaluations as marks beside it."""
-    (line,) = axes.plot(*run.bleu, marker="o", markersize=3)
+    (line,) = axes.plot(*run.bleu, marker="o", markersize=3, label=f"{_name(run)}, on the way")
     for beam_size, series in run.scored.items():
         what = "greedy" if beam_size == 1 else f"beam {beam_size}"
         axes.plot(

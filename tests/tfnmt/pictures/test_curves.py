@@ -68,7 +68,7 @@ def test_a_run_has_one_colour_and_greedy_stands_beside_beam() -> None:
     assert len({each.get_color() for each in (line, greedy, beam, loss.lines[0])}) == 1
     assert other.get_color() == loss.lines[1].get_color() != line.get_color()
     texts = [text.get_text() for text in bleu.get_legend().get_texts()]
-    assert texts == ["one, greedy", "one, beam 4"]
+    assert texts == ["one, on the way", "one, greedy", "one, beam 4", "two, on the way"]
 
 
 @pytest.mark.parametrize("losses", [1, 29, 31, 1000])
