@@ -84,17 +84,16 @@ class NumpyTransformer:
 
     def _attend(self, at: Weights, x: Array, memory: Array, mask: Array | bool = True) -> Array:
         """Concat(head_1, ..., head_h) W^O, each head softmax(Q K^T / sqrt(d_k)) V (section 3.2)."""
+        given = {"query": x, "key": memory, "value": memory}
+        queries, keys, values = (
+            np.split(dense(at[name], of), self.config.num_heads, axis=-1)  # H of [T or S, D/H]
+            for name, of in given.items()
+        )
         heads = []
-        for query, keys, values in zip(
-            *(
-                np.split(dense(at[name], of), self.config.num_heads, axis=-1)  # H of [T, D/H]
-                for name, of in (("query", x), ("key", memory), ("value", memory))
-            ),
-            strict=True,
-        ):
-            scores = np.where(mask, query @ keys.T / np.sqrt(keys.shape[-1]), -np.inf)  # [T, S]
+        for q, k, v in zip(queries, keys, values, strict=True):
+            scores = np.where(mask, q @ k.T / np.sqrt(k.shape[-1]), -np.inf)  # [T, S]
             shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            heads.append(shares / shares.sum(axis=-1, keepdims=True) @ values)
+            heads.append(shares / shares.sum(axis=-1, keepdims=True) @ v)
         return dense(at["output"], np.concatenate(heads, axis=-1))
 
 

@@ -1,4 +1,4 @@
-"""The commands of the tutorial and of the how-to pages, run as they stand, one after another.
+"""The commands of the tutorial, the how-to pages and the explanations, run as they stand, in order.
 
 In a clone of its own, whose python makes models small and trainings short. What a page says that it
 cannot run here (`<!-- not run: why -->`) is only checked for its flags, in
@@ -35,6 +35,9 @@ HOW_TO = {
     "serve": "export/ctranslate2/en_de/model.bin",
 }
 """What each of the pages leaves behind."""
+
+LOOKING = {"questions": "trace.html", "pictures": "schedule.png"}
+"""What the pages leave behind that look into a model."""
 
 LINES = {"my": 400, "dev": 20, "test": 20, "mono": 40, "new": 40}
 """So many lines of each text are there, or are kept."""
@@ -171,3 +174,10 @@ def test_a_how_to_page_goes_on_where_the_tutorial_ends(
     (clone.path / "mono.en").unlink()
     clone.follow(page)
     assert (clone.path / HOW_TO[page]).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", LOOKING)
+def test_a_page_that_looks_into_a_model_leaves_its_file(clone: Clone, page: str) -> None:
+    clone.follow(page)
+    assert (clone.path / LOOKING[page]).exists()
