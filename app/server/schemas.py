@@ -120,7 +120,7 @@ class AlignAnswer(Answered):
 
 
 class AttentionAnswer(Answered):
-    """`weights` [heads][rows][columns]: each row sums to 1."""
+    """`weights`, `[heads][rows][columns]`: each row sums to 1."""
 
     kind: Literal["encoder", "decoder", "cross"]
     layer: int

@@ -25,6 +25,10 @@ from tests.docs.pages import ROOT, blocks
 from tfnmt.data import toy
 
 HOW_TO = {
+    "text": ".cache/prepared",
+    "train": "runs/another/averaged",
+    "translate": "lines.de",
+    "python": "answers.tsv",
     "fine-tune": "runs/fine-tuned/summary.json",
     "language-pair": ".cache/prepared",
     "back-translate": "runs/with-mono/summary.json",
