@@ -198,7 +198,7 @@ def _penalty_each_step(sound: Function) -> Function:
 
 
 def _ended_go_on(sound: Function) -> Function:
-    """What ended stays in the beam with padding behind it, and ends again in every step."""
+    """What has ended is entered into the list again in every step."""
 
     def keep_finished(candidates: Any, live: Any, state: Any, limits: Tensor, search: Any) -> Any:
         import tensorflow as tf
@@ -269,7 +269,7 @@ FAULTS = {
         "tfnmt.decoding.search:_candidates", _penalty_each_step, SEARCH, trains=False,
     ),
     "ended_go_on": Fault(
-        "finished hypotheses stay in the beam, end again, and fill the list up with duplicates",
+        "finished hypotheses are entered again in every step, and fill the list up with duplicates",
         "tfnmt.decoding.search:_keep_finished", _ended_go_on, SEARCH, trains=False,
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The commands of the tutorial, the how-to pages and the explanations, run as they stand, in order.
+"""The commands of the pages that people follow, run as they stand, one after another.
 
 In a clone of its own, whose python makes models small and trainings short. What a page says that it
 cannot run here (`<!-- not run: why -->`) is only checked for its flags, in

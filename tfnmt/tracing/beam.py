@@ -31,7 +31,6 @@ class Candidate(NamedTuple):
     log_prob: float  # of the hypothesis up to the token
     slot: int | None  # the live hypothesis that it becomes; None where it ends or is pruned
     score: float | None  # where it ended: log probability over length penalty
-    fate: str  # what became of it, in words
 
 
 class Ended(NamedTuple):
@@ -51,6 +50,18 @@ class BeamStep(NamedTuple):
     bound: float  # the best score that a live hypothesis can still come to
     worst: float  # the score that it would have to beat
     goes_on: bool
+
+
+def describe_fate(candidate: Candidate, step: BeamStep) -> str:
+    """What became of a candidate of a step, in words."""
+    if candidate.score is not None:
+        counts = any(ended.score == candidate.score for ended in step.finished)
+        return f"finished, score {candidate.score:.4f}" + ("" if counts else ", K are better")
+    if candidate.slot is not None and step.goes_on:
+        return f"goes on as hypothesis {candidate.slot}"
+    if candidate.slot is not None:
+        return "live when the search stopped"
+    return "pruned: only the K likeliest may end" if candidate.token == EOS else "pruned"
 
 
 class RowSearch(NamedTuple):
@@ -123,21 +134,18 @@ def _read_step(body: Call, check: Call, row: int, position: int) -> BeamStep:
     chosen, kept, ended = (
         next(body.find(name)) for name in ("_candidates", "_keep_live", "_keep_finished")
     )
-    goes_on = bool(check.result[row])
     return BeamStep(
         position,
-        list(_candidates(chosen, kept, ended, row, goes_on)),
+        list(_candidates(chosen, kept, ended, row)),
         _finite(kept.result.log_probs[row]),
         _ended(ended.result, row),
         float(check.names["bound"][row]),
         float(check.names["worst"][row]),
-        goes_on,
+        bool(check.result[row]),
     )
 
 
-def _candidates(
-    chosen: Call, kept: Call, ended: Call, row: int, goes_on: bool
-) -> Iterator[Candidate]:
+def _candidates(chosen: Call, kept: Call, ended: Call, row: int) -> Iterator[Candidate]:
     """The candidates of a step and what became of them."""
     live = kept.result
     slots = {
@@ -149,30 +157,20 @@ def _candidates(
     }
     before = chosen.arguments["live"].log_probs[row]
     scores = ended.names["ended"][row]  # of the first K candidates; -inf where one goes on
-    least = float(ended.result.scores[row, -1])  # of the K that count
     for rank, (token, log_prob, parent) in enumerate(
         zip(*(each[row].numpy().tolist() for each in chosen.result), strict=True)
     ):
         if not np.isfinite(log_prob):
             continue
-        slot, late = slots.get((parent, token)), rank >= len(scores)
-        score = None if late or not np.isfinite(scores[rank]) else float(scores[rank])
-        if token == EOS and late:
-            fate = f"pruned: only one of the {len(scores)} likeliest may end"
-        else:
-            fate = _tell(slot, score, goes_on, beaten=score is not None and score < least)
+        score = float(scores[rank]) if rank < len(scores) else -np.inf
         yield Candidate(
-            parent, token, float(np.exp(log_prob - before[parent])), log_prob, slot, score, fate
+            parent,
+            token,
+            float(np.exp(log_prob - before[parent])),
+            log_prob,
+            slots.get((parent, token)),
+            score if np.isfinite(score) else None,
         )
-
-
-def _tell(slot: int | None, score: float | None, goes_on: bool, beaten: bool = False) -> str:
-    """What became of a candidate."""
-    if score is not None:
-        return f"finished, score {score:.4f}" + (", and others are better" if beaten else "")
-    if slot is None:
-        return "pruned"
-    return f"goes on as hypothesis {slot}" if goes_on else "live when the search stopped"
 
 
 def _ended(finished: Any, row: int) -> list[Ended]:
@@ -220,13 +218,10 @@ def _greedy_candidates(body: Call, row: int, score: float) -> Iterator[Candidate
     chosen = int(body.names["chosen"][row])
     others = [number for number in np.argsort(-log_probs)[: SHOWN + 1].tolist() if number != chosen]
     for number in (chosen, *others[:SHOWN]):
-        if logits[number] <= IMPOSSIBLE:
-            continue
-        ends, done = number == EOS, bool(body.result.done[row])
-        slot = 0 if number == chosen and not ends else None
-        final = score if number == chosen and ends else None
-        log_prob = float(log_probs[number])
-        yield Candidate(
-            0, number, float(np.exp(log_prob)), before + log_prob, slot, final,
-            _tell(slot, final, goes_on=not done),
-        )  # fmt: skip
+        if logits[number] > IMPOSSIBLE:
+            log_prob = float(log_probs[number])
+            ends = number == EOS
+            slot = 0 if number == chosen and not ends else None
+            final = score if number == chosen and ends else None
+            probability = float(np.exp(log_prob))
+            yield Candidate(0, number, probability, before + log_prob, slot, final)

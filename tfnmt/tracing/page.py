@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfnmt.tracing.beam import RowSearch
+from tfnmt.tracing.beam import RowSearch, describe_fate
 from tfnmt.tracing.loss import Losses
 from tfnmt.tracing.mixing import describe_mixing
 from tfnmt.tracing.parameters import list_blocks
@@ -78,7 +78,7 @@ def _step(step: Step) -> Json:
 
 def _mask(step: Step) -> Json | None:
     """What hides some of an attention's scores, as a tensor of the like axes, where it is small."""
-    if step.function != "attention_weights" or step.mask is None or not is_whole(step.mask):
+    if step.mask is None or not is_whole(step.mask):
         return None
     axes = zip(step.variables[0].letters.split(), step.mask.shape, strict=True)
     letters = " ".join(letter if length > 1 else "1" for letter, length in axes)
@@ -142,7 +142,6 @@ def _token(losses: Losses, row: int, position: int, subject: Subject) -> Json:
         "pieces": subject.names(shown),
         "logits": logits[shown].tolist(),
         "rest": {"exponentials": np.exp(rest - logits.max()).sum(), "sum": rest.sum()},
-        "highest": logits.max(),
         "smoothed": losses.smoothed[row, position],
         "cross_entropy": losses.cross_entropy[row, position],
     }
@@ -157,7 +156,11 @@ def _search(search: RowSearch, subject: Subject) -> Json:
             {
                 "position": step.position,
                 "candidates": [
-                    {**each._asdict(), "piece": subject.pieces[each.token]}
+                    {
+                        **each._asdict(),
+                        "piece": subject.pieces[each.token],
+                        "fate": describe_fate(each, step),
+                    }
                     for each in step.candidates
                 ],
                 "finished": [

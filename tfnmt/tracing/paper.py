@@ -1,7 +1,7 @@
 """What each function of the model is in the paper, and which of its variables show it.
 
-Letters: B sentences, H heads, T queries, S keys, D d_model, F d_ff, V pieces, N all positions of
-all sentences, P projections.
+The letters of axes are those of tfnmt/tracing/steps.py, but that T stands for whatever asks, and S
+for whatever is asked: which these are in a step is found out there.
 """
 
 from typing import Any, NamedTuple

@@ -46,12 +46,12 @@ class Parameter(NamedTuple):
 class Step(NamedTuple):
     """A step of the calculation."""
 
-    side: str  # one of SIDES
+    side: str  # one of SIDES, or "" before and between them
     place: str  # the path of its layer: "decoder/layer_0/feed_forward"
     function: str
     entry: Entry
     variables: list[Variable]
-    mask: np.ndarray | None  # where it is one of the arguments; True = attend
+    mask: np.ndarray | None  # of attention's scores; True = attend
     parameters: list[Parameter]
     mixing: np.ndarray | None  # [B, T, S] what of the output hangs on what of the input
 
@@ -89,7 +89,7 @@ def _steps(call: Call, where: _Where) -> Iterator[Step]:
 
 
 def _step(call: Call, entry: Entry, where: _Where) -> Step:
-    mask = call.arguments.get("mask")
+    mask = call.arguments["mask"] if call.function == "attention_weights" else None
     return Step(
         where.side,
         where.place,
@@ -113,7 +113,9 @@ def _letters(axes: str, where: _Where) -> str:
     if where.side == "encode":
         names = {"T": "S"}
     elif where.side == "decode_step":
-        names = {"T": "K"} if "cross_attention" in where.place else {"T": "K", "S": "T*K"}
+        names = {"T": "K", "N": "B*K"}
+        if "cross_attention" not in where.place:
+            names["S"] = "T*K"
     elif "self_attention" in where.place:
         names = {"S": "T"}
     return re.sub("[A-Z]", lambda letter: names.get(letter[0], letter[0]), axes)

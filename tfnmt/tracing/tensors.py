@@ -14,10 +14,13 @@ COLUMNS = 8  # of a line
 FEW = 6
 NAME = 10  # width of a column of names
 CELL = 8  # width of a number
-HUGE = 1e6
+LARGE, HUGE = 100, 1e6  # from there on without digits behind the point, and with an exponent
 
 PLACES = {"H": "head", "K": "hypothesis", "N": "position", "T*K": "past"}
 """What a place on an axis is called, by the axis' letters."""
+
+FLAT = {"N": "N", "B*K": "K"}
+"""Axes that have all sentences one after another, and what each sentence has of them."""
 
 Names = dict[str, Sequence[Sequence[str]]]
 """By the letters of an axis: what its places are called, for each sentence."""
@@ -37,7 +40,7 @@ def tensor_lines(variable: Variable, names: Names) -> Iterator[str]:
 
 def is_whole(values: np.ndarray) -> bool:
     """Whether all of a tensor is shown."""
-    return values.size <= WHOLE and (values.ndim == 0 or values.shape[-1] <= WIDE)
+    return values.size <= WHOLE and values.shape[-1] <= WIDE
 
 
 def mask_lines(mask: np.ndarray) -> Iterator[str]:
@@ -53,11 +56,13 @@ def mask_lines(mask: np.ndarray) -> Iterator[str]:
 def number(value: float | int | np.generic) -> str:
     """A value in a cell."""
     kind = np.asarray(value).dtype.kind
-    if kind == "f" and abs(float(value)) > HUGE:
-        return f"{value:>{CELL}.0e}"
     if kind == "b":
         return f"{'x' if value else '.':>{CELL}}"
-    return f"{value:>{CELL}d}" if kind in "iu" else f"{value:>{CELL}.3f}"
+    if kind in "iu":
+        return f"{value:>{CELL}d}"
+    size = abs(float(value))
+    form = ".3f" if size < LARGE else ".0f" if size < HUGE else ".0e"
+    return f"{value:>{CELL}{form}}"
 
 
 def clip(piece: str, width: int = NAME) -> str:
@@ -67,9 +72,9 @@ def clip(piece: str, width: int = NAME) -> str:
 
 def _rows(values: np.ndarray, axes: list[str], names: Names) -> Iterator[str]:
     """The last axis as columns, every place of the others a line."""
-    if axes[0] == "N":
+    if axes[0] in FLAT:
         values = values.reshape(len(names["S"]), -1, values.shape[-1])
-        axes = ["B", *axes]
+        axes = ["B", FLAT[axes[0]], *axes[1:]]
     batched = axes[0] == "B"
     for row, block in enumerate(values if batched else values[None]):
         start = f"row {row}" if batched else ""
@@ -83,7 +88,7 @@ def _block(
     values: np.ndarray, axes: list[str], names: dict[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
     """Label and cells of each line of a sentence's values: some columns after others."""
-    width = values.shape[-1] if values.ndim else 1
+    width = values.shape[-1]
     for first in range(0, width, COLUMNS):
         columns = slice(first, first + COLUMNS)
         if axes[-1] in names:

@@ -118,7 +118,7 @@ def _steps(steps: Iterable[Step], names: Names) -> Iterator[str]:
         yield f"  {step.entry.title}: {step.entry.formula}   [{step.entry.section}]"
         for parameter in step.parameters:
             yield f"  {'with':<10} {parameter.shape!s:<15} {parameter.name}"
-        if step.function == "attention_weights" and step.mask is not None:
+        if step.mask is not None:
             yield from (f"  {line}" for line in mask_lines(step.mask))
         for variable in step.variables:
             yield from (f"  {line}" for line in tensor_lines(variable, names))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tfnmt.data.tokenizer import BOS
-from tfnmt.tracing.beam import BeamStep, RowSearch
+from tfnmt.tracing.beam import BeamStep, RowSearch, describe_fate
 from tfnmt.tracing.subject import Subject
 from tfnmt.tracing.tensors import clip
 
@@ -32,7 +32,7 @@ def _step(step: BeamStep, subject: Subject) -> Iterator[str]:
         piece = clip(subject.pieces[candidate.token], 14)
         yield (
             f"{'':10} {candidate.parent:>4} {piece:<14} {candidate.probability:8.4f} "
-            f"{candidate.log_prob:13.4f}  {candidate.fate}"
+            f"{candidate.log_prob:13.4f}  {describe_fate(candidate, step)}"
         )
     for ended in step.finished:
         yield f"  finished {ended.score:9.4f}  {' '.join(subject.names(ended.tokens))}"
@@ -56,7 +56,7 @@ def _tree(
     for candidate in tried:
         last = candidate is tried[-1]
         piece = subject.pieces[candidate.token]
-        note = "" if candidate.slot is not None else f"  {candidate.fate}"
+        note = "" if candidate.slot is not None else f"  {describe_fate(candidate, steps[depth])}"
         yield f"{indent}{'└─' if last else '├─'} {piece} {candidate.probability:.4f}{note}"
         if candidate.slot is not None:
             deeper = indent + ("   " if last else "│  ")

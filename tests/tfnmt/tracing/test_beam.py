@@ -10,7 +10,7 @@ from tfnmt.data import toy
 from tfnmt.data.tokenizer import EOS, Tokenizer
 from tfnmt.decoding.answers import to_tensor
 from tfnmt.exporting.models import find_run
-from tfnmt.tracing.beam import SearchTrace, follow_search
+from tfnmt.tracing.beam import SearchTrace, describe_fate, follow_search
 from tfnmt.tracing.subject import Subject, make_batch, of_translator, tiny
 
 TEXTS = [source for source, _ in islice(toy.pairs("test"), 3)] + ["a"]
@@ -81,24 +81,19 @@ def test_what_ended_has_its_score_and_what_counts_is_the_best_of_it(search: Sear
         assert finished[0].score == row.score
 
 
-def test_the_fate_of_a_candidate_is_what_became_of_it(search: SearchTrace) -> None:
-    for row in search.rows:
-        for step in row.steps:
-            texts = {tuple(each.tokens) for each in step.finished}
-            for rank, each in enumerate(step.candidates):
-                if each.slot is not None:
-                    live = f"goes on as hypothesis {each.slot}"
-                    assert each.fate == (live if step.goes_on else "live when the search stopped")
-                elif each.score is not None:
-                    counts = any(score == each.score for _, score in step.finished)
-                    better = "" if counts else ", and others are better"
-                    assert each.fate == f"finished, score {each.score:.4f}{better}"
-                    assert texts
-                elif each.token == EOS:
-                    assert rank >= 2
-                    assert each.fate == "pruned: only one of the 2 likeliest may end"
-                else:
-                    assert each.fate == "pruned"
+def test_fates_are_what_became_of_the_candidates(search: SearchTrace) -> None:
+    steps = [step for row in search.rows for step in row.steps]
+    seen = {}
+    for step in steps:
+        for rank, each in enumerate(step.candidates):
+            fate = seen[each] = describe_fate(each, step)
+            assert fate.startswith("pruned") == (each.slot is None and each.score is None)
+            assert fate.startswith("goes on as") == (each.slot is not None and step.goes_on)
+            assert ("K likeliest" in fate) == (each.token == EOS and rank >= 2)
+            kept = any(ended.score == each.score for ended in step.finished)
+            assert fate.endswith("K are better") == (each.score is not None and not kept)
+    kinds = {fate.split(",")[0].rstrip("0123456789.-") for fate in seen.values()}
+    assert {"pruned", "goes on as hypothesis ", "finished", "live when the search stopped"} <= kinds
 
 
 def test_a_step_ends_in_logits_of_all_pieces_that_may_come(search: SearchTrace) -> None:

@@ -59,7 +59,8 @@ def test_a_loss_comes_out_of_the_shown_logits_and_the_rest(
     loss = data(render(trace))["loss"]
     assert len(loss["tokens"]) == 4
     for token in loss["tokens"]:
-        logits, highest = np.array(token["logits"]), token["highest"]
+        logits = np.array(token["logits"])
+        highest = logits[0]
         total = np.exp(logits - highest).sum() + token["rest"]["exponentials"]
         normalizer = highest + np.log(total)
         right, mean = logits[token["right"]], (logits.sum() + token["rest"]["sum"]) / loss["size"]

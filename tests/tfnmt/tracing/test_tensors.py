@@ -36,6 +36,12 @@ def test_positions_of_all_sentences_on_one_axis_are_told_apart() -> None:
     ]
 
 
+def test_hypotheses_of_all_sentences_on_one_axis_are_called_so() -> None:
+    assert lines("B*K P*D", np.arange(4).reshape(4, 1))[1:] == [
+        *("row 0 hypothesis 0 0", "hypothesis 1 1"), *("row 1 hypothesis 0 2", "hypothesis 1 3"),
+    ]  # fmt: skip
+
+
 def test_more_columns_than_a_line_has_come_one_lot_after_another() -> None:
     values = np.arange(20).reshape(1, 2, 10)
     assert lines("B K D", values) == [
@@ -58,7 +64,7 @@ def test_of_what_is_large_or_wide_the_first_values_are_shown(shape: tuple[int, .
 
 
 def test_a_number_fits_its_cell() -> None:
-    cells = [number(np.float32(value)) for value in (-3.4e38, 1.23456, -12.5)]
-    assert [cell.strip() for cell in cells] == ["-3e+38", "1.235", "-12.500"]
-    assert {len(cell) for cell in cells} == {8}
+    cells = [number(np.float32(value)) for value in (-3.4e38, 1.23456, -99.5, -100, -123456.7)]
+    assert [cell.strip() for cell in cells] == ["-3e+38", "1.235", "-99.500", "-100", "-123457"]
+    assert all(len(cell) == 8 and cell.startswith(" ") for cell in cells)
     assert number(np.bool_(True)).strip() == "x"

@@ -24,14 +24,14 @@ def search() -> RowSearch:
     """A beam of two: both words live on, then `cat` ends, and nothing else can be better."""
     infinite = float("inf")
     begin = BeamStep(
-        0, [Candidate(0, CAT, 0.6, -0.51, 0, None, "goes on as hypothesis 0"),
-            Candidate(0, DOG, 0.3, -1.2, 1, None, "goes on as hypothesis 1"),
-            Candidate(0, EOS, 0.1, -2.3, None, None, "pruned")],
+        0, [Candidate(0, CAT, 0.6, -0.51, 0, None),
+            Candidate(0, DOG, 0.3, -1.2, 1, None),
+            Candidate(0, EOS, 0.1, -2.3, None, None)],
         [-0.51, -1.2], [], -0.4, -infinite, True,
     )  # fmt: skip
     end = BeamStep(
-        1, [Candidate(0, EOS, 0.9, -0.62, None, -0.57, "finished, score -0.5700"),
-            Candidate(1, DOG, 0.8, -1.43, 0, None, "live when the search stopped")],
+        1, [Candidate(0, EOS, 0.9, -0.62, None, -0.57),
+            Candidate(1, DOG, 0.8, -1.43, 0, None)],
         [-1.43], [Ended([CAT, EOS], -0.57)], -1.2, -0.57, False,
     )  # fmt: skip
     return RowSearch([begin, end], [CAT, EOS], -0.57, "cat")
@@ -47,7 +47,7 @@ def test_the_tree_has_what_was_tried_behind_each_hypothesis(
         "│  └─ </s> 0.9000  finished, score -0.5700",
         "├─ dog 0.3000",
         "│  └─ dog 0.8000",
-        "└─ </s> 0.1000  pruned",
+        "└─ </s> 0.1000  pruned: only the K likeliest may end",
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_step_says_what_became_of_each_candidate_and_whether_it_goes_on(
         "step 0 from piece p log p so far",
         "0 cat 0.6000 -0.5100 goes on as hypothesis 0",
         "0 dog 0.3000 -1.2000 goes on as hypothesis 1",
-        "0 </s> 0.1000 -2.3000 pruned",
+        "0 </s> 0.1000 -2.3000 pruned: only the K likeliest may end",
         "goes on",
     ]
     assert "finished -0.5700 cat </s>" in lines
