@@ -39,6 +39,7 @@ demo: .venv/.installed ## train on the toy corpus, score, export, translate
 	@$(BIN)/python -m tfnmt.translate --model=$(EXPORT) $(SENTENCES) | sed 's/^/    /'
 	@echo && echo "Next:"
 	@echo "    $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"She knows that the dog sleeps.\""
+	@echo "    $(BIN)/python -m app --model=$(EXPORT)"
 	@echo "    $(BIN)/python -m tfnmt.train --train=my.en,my.de"
 	@echo "    $(BIN)/tensorboard --logdir=$(RUN)/logs"
 
