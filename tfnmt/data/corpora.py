@@ -164,12 +164,16 @@ class HeldOut:
 
 
 def check_files(corpus: Corpus, *splits: str) -> None:
-    """Raises a UserError that names every missing file of some splits."""
-    problems = [
-        f"{path}: no such file; the {split} text is expected there"
-        for split in splits
-        for path in corpus.files(split)
-        if not path.is_file()
-    ]
-    if problems:
-        raise UserError(*dict.fromkeys(problems))
+    """Raises a UserError that names every missing file of some splits, each but once."""
+    missing: dict[Path, str] = {}
+    for split in splits:
+        for path in corpus.files(split):
+            if not path.is_file():
+                missing.setdefault(path, split)
+    if missing:
+        raise UserError(
+            *(
+                f"{path}: no such file; the {split} text is expected there"
+                for path, split in missing.items()
+            )
+        )

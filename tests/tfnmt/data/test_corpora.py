@@ -7,7 +7,7 @@ import pytest
 from tfnmt.config import DataConfig
 from tfnmt.data import toy
 from tfnmt.data.catalog import open_corpus, split_name
-from tfnmt.data.corpora import HELD_OUT, Corpus
+from tfnmt.data.corpora import HELD_OUT, Corpus, check_files
 from tfnmt.data.digits import copy_pairs, reverse_pairs
 from tfnmt.data.files import Pair
 from tfnmt.errors import UsageError, UserError
@@ -85,6 +85,17 @@ def test_missing_files_are_all_named_where_they_are_expected(tmp_path: Path) -> 
     write(folder, {"train.en": "dog\n"})
     assert len(problems(corpus, "train")) == 1
     assert problems(corpus, "train")[0].startswith(f"{folder / 'train.de'}: ")
+
+
+def test_a_missing_file_is_named_once_where_rows_are_held_out_of_it(tmp_path: Path) -> None:
+    data = own_text(tmp_path, 20)
+    corpus = open_corpus(data, 1, NOWHERE)
+    for path in corpus.files("train"):
+        path.unlink()
+    with pytest.raises(UserError) as caught:
+        check_files(corpus, "train", "val")
+    assert len(caught.value.problems) == 2
+    assert all("; the train text" in problem for problem in caught.value.problems)
 
 
 def test_own_text_has_no_test_split(tmp_path: Path) -> None:
