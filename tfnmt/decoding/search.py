@@ -104,22 +104,27 @@ def sample(
     """
 
     def choose(logits: Tensor, position: Tensor) -> Tensor:
-        count = tf.shape(logits)[-1]
-        if sampling.top_k is not None:
-            count = tf.minimum(count, sampling.top_k)
-        best, pieces = tf.math.top_k(logits, k=count)  # [B, k]
-        shares = tf.nn.softmax(best / sampling.temperature)
-        up_to = tf.cumsum(shares, axis=-1)
-        # Those with less than top_p of probability before them; the first one always.
-        kept = tf.where(up_to - shares < sampling.top_p, shares, 0.0)
-        up_to = tf.cumsum(kept, axis=-1)
         draw = draws[:, tf.minimum(position, tf.shape(draws)[1] - 1)]
-        drawn = draw[:, None] * up_to[:, -1:]
-        chosen = tf.reduce_sum(tf.cast(up_to <= drawn, tf.int32), axis=-1)
-        possible = tf.math.count_nonzero(kept, axis=-1, dtype=tf.int32)
-        return tf.gather(pieces, tf.minimum(chosen, possible - 1), batch_dims=1)
+        if sampling.top_k is None and sampling.top_p == 1:  # nothing is left out: no need to sort
+            return _drawn(tf.nn.softmax(logits / sampling.temperature), draw)
+        count = tf.shape(logits)[-1]
+        likeliest = count if sampling.top_k is None else tf.minimum(count, sampling.top_k)
+        best, pieces = tf.math.top_k(logits, k=likeliest)
+        shares = tf.nn.softmax(best / sampling.temperature)  # [B, k]
+        # Those with less than top_p of probability before them; the first one always.
+        kept = tf.where(tf.cumsum(shares, axis=-1) - shares < sampling.top_p, shares, 0.0)
+        return tf.gather(pieces, _drawn(kept, draw), batch_dims=1)
 
     return _follow(step, cache, limits, search, choose)
+
+
+def _drawn(shares: Tensor, draw: Tensor) -> Tensor:
+    """shares [B, k], draw [B] between 0 and 1 -> where a draw falls among them, [B]."""
+    up_to = tf.cumsum(shares, axis=-1)
+    total = up_to[:, -1]
+    # Below the total, for then there is a share that reaches beyond it.
+    drawn = tf.minimum(draw * total, tf.math.nextafter(total, tf.zeros_like(total)))
+    return tf.math.count_nonzero(up_to <= drawn[:, None], axis=-1, dtype=tf.int32)
 
 
 def _follow(step: Step, cache: Cache, limits: Tensor, search: Search, choose: Choose) -> Hypotheses:

@@ -314,6 +314,21 @@ def test_samples_follow_the_distribution_they_are_drawn_from(
     np.testing.assert_allclose(drawn(20_000, sampling), expected, atol=0.015)
 
 
+@pytest.mark.parametrize("sampling", [SamplingConfig(), SamplingConfig(top_p=0.999)])
+def test_the_smallest_and_the_largest_draw_give_pieces_that_may_come(
+    sampling: SamplingConfig,
+) -> None:
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        return np.array([IMPOSSIBLE, IMPOSSIBLE, 0.0, 0.1, IMPOSSIBLE, -float("inf")])
+
+    draws = np.array([[0.0], [1.0]], "float32")  # 1: what rounding may make of a draw just below
+    hypotheses = sample(
+        step_of(logits, 6), prefixes(2, 1), tf.ones([2], tf.int32),
+        Search(BOS, EOS, 1, 0.0), sampling, draws,
+    )  # fmt: skip
+    assert set(hypotheses.tokens.numpy().ravel().tolist()) == {EOS, A}
+
+
 def test_a_sample_is_decided_by_its_own_draws_alone() -> None:
     logits, rows = random_logits(1, 6), 5
     draws = np.random.default_rng(3).random((rows, 9)).astype("float32")
