@@ -104,13 +104,15 @@ def test_killed_and_resumed_is_never_killed(
     np.testing.assert_array_equal(weights(killed.run), weights(never.run))
 
 
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
 def test_a_finished_run_that_is_to_end_later_goes_on_as_if_it_had_not_ended(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, ema_decay: float | None
 ) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     straight, longer = Folder(tmp_path / "a"), Folder(tmp_path / "b")
     settings = {"model__dropout": 0.3, "training__average_last": 3}
+    settings |= {} if ema_decay is None else {"training__ema_decay": ema_decay}
     finish(start(straight, **settings))
     finish(start(longer, training__max_steps=17, **settings))
     assert longer.run.finished

@@ -49,6 +49,13 @@ class GuardedAdam(keras.optimizers.Adam):
             grad=gradient,
         )
 
+    def finalize_variable_values(self, var_list: list[Any]) -> None:
+        """Leaves the weights as they are.
+
+        Keras would put their moving averages in their place when `fit` ends, before the last
+        checkpoint is written: a training that went on from there would not be the same.
+        """
+
     def _unless_left_out(self, value: Tensor, otherwise: float) -> Tensor:
         """The value, or what changes nothing: decays of 1, rate and gradient of 0."""
         return tf.where(self._accepted, value, tf.constant(otherwise))
