@@ -102,6 +102,8 @@ def _publish(values: Any, model: RunModel) -> None:
     folder = Path(values.output)
     path = folder / str(values.version or saved_model.next_version(folder))
     saved_model.check_free(path)
+    if values.keep:
+        saved_model.check_kept(path, values.keep)
     tokenizer = Tokenizer(model.run.tokenizer_path.read_bytes())
     texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
     certificate = saved_model.publish(translator, make_card(model, values.licence), texts, path)

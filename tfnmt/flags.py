@@ -90,10 +90,14 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
         print("tfnmt: interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
-        # The reader of our output has gone; Python's own flush at exit must not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         sys.exit(128 + signal.SIGPIPE)
     sys.exit(0)
+
+
+def discard_stdout() -> None:
+    """What stdout still holds goes nowhere: Python's own flush at exit must not complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parse(values: FlagValues, arguments: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfnmt.errors import UsageError, UserError
+from tfnmt.flags import discard_stdout
 from tfnmt.progress import say
 from tfnmt.run import written_aside
 
@@ -16,7 +17,7 @@ def write_lines(lines: Iterable[str], path: str | None) -> None:
     """Writes to stdout, each line as soon as it is there, or to a file."""
     if path is None:
         for line in lines:
-            print(line, flush=True)
+            _print(line)
         return
     with written_aside(Path(path)) as aside, aside.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
@@ -103,6 +104,16 @@ class GrowingFile:
     @property
     def _left(self) -> str:
         return f"what is done lies in {self.partial}; --resume goes on with it"
+
+
+def _print(line: str) -> None:
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:  # who read has enough
+        raise
+    except OSError as error:
+        discard_stdout()
+        raise UserError(f"stdout: {error.strerror}") from error
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -47,7 +47,12 @@ def written_aside(path: Path) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not (path.is_file() or path.is_dir()):
-        yield path
+        try:
+            yield path
+        except BrokenPipeError:  # who read has enough
+            raise
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror or error}") from error
         return
     aside = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
@@ -196,7 +201,7 @@ class Run:
 
     def check_same_text(self, prepared: str) -> None:
         """Refuses to go on with other training text than the run began with."""
-        if self._prepared_path.read_text().splitlines()[0] != prepared:
+        if self._prepared()[0] != prepared:
             raise UserError(
                 f"{self.path}: the training text has changed since this run began; use --run_dir "
                 "for a new run, or the old text to go on"
@@ -204,7 +209,17 @@ class Run:
 
     def held_out(self) -> tuple[str, ...]:
         """The splits that were kept out of its training text."""
-        return tuple(self._prepared_path.read_text().splitlines()[1:])
+        return tuple(self._prepared()[1:])
+
+    def _prepared(self) -> list[str]:
+        """The name of the prepared corpus, then the splits that were kept out of it."""
+        try:
+            return self._prepared_path.read_text().splitlines()
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{self.path}: does not tell what text it was trained on, as a bundle does not; "
+                "name the run that it was packed from"
+            ) from error
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -336,8 +351,6 @@ def check_room(folder: Path, size: int) -> None:
 
     For files that HDF5 writes: on a full disk it fails late, and aloud.
     """
-    if not hasattr(os, "posix_fallocate"):  # macOS
-        return
     with tempfile.TemporaryFile(dir=folder) as file:
         os.posix_fallocate(file.fileno(), 0, size)
 

@@ -72,6 +72,8 @@ SHOWN_CUTS = 5
 def main(values: Any, positional: list[str]) -> None:
     """Translates what is given as arguments, in a file, or on stdin."""
     _check(values, positional)
+    if values.input:
+        _check_readable(Path(values.input))
     model = find_model(values.model, search_changes(values))
     _check_model(values, model)
     if positional or (not values.input and sys.stdin.isatty()):
@@ -119,10 +121,19 @@ def _check(values: Any, positional: list[str]) -> None:
         problems.append("--nbest: not with --sample; sample again with another --seed")
     if values.nbest and values.nbest > 1 and values.split_sentences:
         problems.append("--nbest: not with --split_sentences; sentences have their own lists")
+    if values.prefix and values.split_sentences:
+        problems.append("--prefix: not with --split_sentences; it would begin every sentence")
     if values.scores and (values.json or values.nbest):
         problems.append("--scores: not with --json or --nbest, which write scores anyway")
     if problems:
         raise UsageError(*problems)
+
+
+def _check_readable(path: Path) -> None:
+    """A file that cannot be read is told of at once; a pipe can be opened only once."""
+    if not is_special(path):
+        with open_bytes(path):
+            pass
 
 
 def _check_model(values: Any, model: RunModel | ExportModel) -> None:
@@ -227,13 +238,10 @@ class _Cuts:
 
 
 def _lines(texts: list[str], path: str | None) -> Iterable[str]:
-    """What to translate; a file is looked at before TensorFlow is imported."""
+    """What to translate."""
     if texts:
         return texts
     if path is not None:
-        if not is_special(Path(path)):  # a pipe can be opened only once
-            with open_bytes(Path(path)):
-                pass
         return read_lines(Path(path), errors="replace")
     if sys.stdin.isatty():
         say("reading lines from the terminal; Ctrl-D ends them")

@@ -118,8 +118,12 @@ def _configs(values: Any) -> dict[str, Config]:
     if values.dataset:
         preset = read_tree(preset_path(values.dataset))
         return {values.dataset: build_config(merge(preset, parse_overrides(values.set)))}
-    runs = [Run(find_folder(model)) for model in values.model]
-    return {run.path.resolve().name: run.config() for run in runs}
+    folders = {model: find_folder(model).resolve() for model in values.model}
+    names = [folder.name for folder in folders.values()]
+    return {
+        folder.name if names.count(folder.name) == 1 else model: Run(folder).config()
+        for model, folder in folders.items()
+    }
 
 
 def _positions(values: Any) -> "Figure":
@@ -229,7 +233,8 @@ def _batches(values: Any) -> "Figure":
     (config,) = _configs(values).values()
     if config.data.batch_tokens == "auto":
         raise UsageError("data.batch_tokens: auto is known once a run has begun; --set a number")
-    _, prepared = read_data(values, config)
+    run = Run(find_folder(values.model[0])) if values.model else None
+    _, prepared = read_data(values, config, run)
 
     from tfnmt.data.plan import make_plan
     from tfnmt.pictures.batches import draw_batches

@@ -88,8 +88,13 @@ def attempt(call, request, seconds: float):
 def batches(lines: Iterable[str], rows: int) -> Iterator[list[str]]:
     """The lines, some at a time."""
     rest = iter(lines)
-    while batch := [line.rstrip("\n") for line in islice(rest, rows)]:
+    while batch := [line.rstrip("\r\n") for line in islice(rest, rows)]:
         yield batch
+
+
+def one_line(text: str) -> str:
+    """A translation without line breaks of its own."""
+    return text.replace("\n", " ").replace("\r", " ")
 
 
 def main() -> None:
@@ -108,7 +113,7 @@ def main() -> None:
         parser.error("--rows: at least 1")
     if not 0 < flags.timeout < float("inf"):
         parser.error("--timeout: a number of seconds above 0")
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     import grpc
 
@@ -116,7 +121,7 @@ def main() -> None:
         with connect(flags.server) as channel:
             for texts in batches(flags.texts or sys.stdin, flags.rows):
                 for line in translate(channel, flags.model, texts, flags.signature, flags.timeout):
-                    print(line.replace("\n", " "), flush=True)
+                    print(one_line(line), flush=True)
     except grpc.RpcError as error:
         sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}, {error.details()}")
     except ServerError as error:

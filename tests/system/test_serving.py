@@ -472,7 +472,7 @@ def client(request: pytest.FixtureRequest) -> Callable[..., Any]:
 def test_a_client_translates_arguments_and_lines(
     server: Server, client: Callable[..., Any], given: str
 ) -> None:
-    texts = [*TEXTS, 'a "quoted" \\ text']
+    texts = [*TEXTS, 'a "quoted" \\ text', "a carriage\rreturn within"]
     done = (
         client(server, *texts) if given == "arguments" else client(server, lines="\n".join(texts))
     )

@@ -1,6 +1,7 @@
 """A file that grows, and whose writer may be killed."""
 
 import io
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,3 +204,14 @@ def test_what_is_no_file_is_special(tmp_path: Path) -> None:
     assert is_special(Path("/dev/null"))
     assert not any(map(is_special, (tmp_path, tmp_path / "file", tmp_path / "missing")))
     write_lines(["one"], "/dev/null")
+
+
+def test_what_is_full_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"^/dev/full: No space left on device$"):
+        write_lines(["one"], "/dev/full")
+    command = "from tfnmt.output import write_lines; write_lines(['one'], None)"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", command], stdout=full, check=False)
+    assert done.returncode == 1
+    errors = capfd.readouterr().err.splitlines()
+    assert errors[-1] == "tfnmt.errors.UserError: stdout: No space left on device"

@@ -46,8 +46,6 @@ except UserError as error:
 """
 """To a process, a limit on the size of its files is a disk that is full."""
 
-HOW_TO_FIND_OUT = ["writing", "checking"] if hasattr(os, "posix_fallocate") else ["writing"]
-
 
 def weights(content: bytes) -> Callable[[Path], None]:
     def fill(folder: Path) -> None:
@@ -266,7 +264,7 @@ def test_what_a_killed_process_left_is_not_listed(tmp_path: Path) -> None:
     assert snapshots.all() == [whole]
 
 
-@pytest.mark.parametrize("how", HOW_TO_FIND_OUT)
+@pytest.mark.parametrize("how", ["writing", "checking"])
 @pytest.mark.parametrize("step", [100, 200])
 def test_a_full_disk_is_told_and_leaves_the_older_snapshot(
     tmp_path: Path, step: int, how: str
@@ -315,6 +313,14 @@ def test_a_run_keeps_its_configuration_and_tokenizer(tmp_path: Path) -> None:
     assert run.config() == config
     assert run.tokenizer_path.read_bytes() == b"a tokenizer"
     assert names(run.path) == ["config.yaml", "prepared", "tokenizer.model"]
+
+
+def test_what_a_bundle_does_not_tell_is_asked_of_the_run_itself(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    (run.path / "prepared").unlink()
+    for ask in (run.held_out, lambda: run.check_same_text("prepared")):
+        with pytest.raises(UserError, match=f"^{run.path}: does not tell what text"):
+            ask()
 
 
 def test_a_run_may_end_otherwise_than_it_was_to_and_is_not_finished_then(tmp_path: Path) -> None:

@@ -116,6 +116,16 @@ def test_a_pipe_can_be_the_input_of_a_file(call: Call, tiny_run: Path, tmp_path:
         call(translate, f"--model={tiny_run}", f"--input={pipe}", f"--output={output}2", "--resume")
 
 
+@pytest.mark.parametrize("flags", [[], ["--output=out"]])
+def test_an_input_that_is_not_there_is_told(
+    call: Call, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="nowhere: No such file or directory"):
+        call(translate, f"--model={tiny_run}", "--input=nowhere", *flags)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_breaks_off_keeps_the_old_output(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
@@ -148,6 +158,10 @@ def test_beam_size_is_taken_for_a_run_and_refused_for_an_export(
         call(translate, f"--model={tiny_run}", "--beam_size=6", "--nbest=7", SENTENCES[0])
     with pytest.raises(UsageError, match=r"^--beam_size: fixed in an export"):
         call(translate, f"--model={tiny_export}", "--beam_size=1", SENTENCES[0])
+    with pytest.raises(UsageError) as caught:
+        call(translate, f"--model={tiny_export}", "--max_length=source+5", SENTENCES[0])
+    assert len(caught.value.problems) == 1
+    assert "--max_length: fixed in an export" in str(caught.value)
     with pytest.raises(UsageError, match=r"decoding\.beam_size: 0 is wrong"):
         call(translate, f"--model={tiny_run}", "--beam_size=0", SENTENCES[0])
 
@@ -268,6 +282,7 @@ def test_sentences_are_translated_one_by_one_with_the_space_between(
         (["--sample", "--nbest=2"], r"--nbest: not with --sample"),
         (["--length_penalty=-1"], r"decoding\.length_penalty: -1\.0 is wrong"),
         (["--max_length=source-3"], r"--max_length=source-3: neither a number nor source\+N"),
+        (["--prefix=Der", "--split_sentences"], r"--prefix: not with --split_sentences"),
         (["--max_length=2", "--min_length=5"], r"max_length 2 leaves no room for min_length 5"),
     ],
 )

@@ -66,6 +66,34 @@ def test_curves_of_one_run_and_of_several(call: Call, tiny_run: Path, tmp_path: 
     assert one.read_bytes() != two.read_bytes()
 
 
+def test_runs_of_the_same_name_are_both_in_the_schedule(
+    call: Call, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for twin in (Path("a", "run"), Path("b", "run")):
+        twin.mkdir(parents=True)
+        shutil.copy(tiny_run / "config.yaml", twin)
+    call(visualize, "schedule", "--model=a/run", "--output=one.svg")
+    call(visualize, "schedule", "--model=a/run", "--model=b/run", "--output=both.svg")
+    assert Path("one.svg").stat().st_size < Path("both.svg").stat().st_size
+
+
+def test_batches_of_a_run_are_those_of_its_own_tokenizer(
+    call: Call, tiny_run: Path, tmp_path: Path
+) -> None:
+    """Also where the run that it was taken from has gone."""
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    config = (run / "config.yaml").read_text()
+    assert "from_run: null" in config
+    config = config.replace("from_run: null", f"from_run: {tmp_path / 'gone'}")
+    (run / "config.yaml").write_text(config)
+    output = tmp_path / "batches.png"
+    call(visualize, "batches", f"--model={run}", f"--cache_dir={tmp_path / 'cache'}",
+         f"--output={output}")  # fmt: skip
+    assert imread(output).ndim == 3
+
+
 def test_batches_of_a_run(call: Call, tiny_run: Path, tmp_path: Path) -> None:
     output = tmp_path / "batches.png"
     call(visualize, "batches", f"--model={tiny_run}", f"--cache_dir={tiny_run.parent / 'cache'}",

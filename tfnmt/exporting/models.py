@@ -108,9 +108,12 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
     if version is None:
         return find_run(path, changes)
     if changes:
+        # --max_length=source+N changes two keys.
+        given = {key.replace("max_extra_length", "max_length") for key in changes}
         raise UsageError(
-            *(f"--{key}: fixed in an export; give the run, or export it anew" for key in changes)
-        )
+            *(f"--{name}: fixed in an export; give the run, or export it anew"
+              for name in sorted(given))
+        )  # fmt: skip
     return ExportModel(version, _read_card(version))
 
 

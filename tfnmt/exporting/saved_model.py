@@ -88,6 +88,16 @@ def check_free(path: Path) -> None:
         raise UsageError(f"--version={path.name}: {path} is there already; choose another number")
 
 
+def check_kept(path: Path, keep: int) -> None:
+    """Refuses a version that `remove_old` would remove again, for it keeps the highest ones."""
+    higher = [version for version in versions(path.parent) if version > int(path.name)]
+    if len(higher) >= keep:
+        raise UsageError(
+            f"--keep={keep}: would remove version {path.name} itself, for there is {higher[-1]}; "
+            "give a higher --version, or none"
+        )
+
+
 def remove_old(folder: Path, keep: int) -> list[int]:
     """Removes all but the highest versions; returns their numbers."""
     old = versions(folder)[:-keep]

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from tfnmt.config import Config
-from tfnmt.data.catalog import open_corpus
+from tfnmt.data.catalog import open_corpus, split_name
 from tfnmt.data.tokenizer import UNK, Tokenizer
 from tfnmt.errors import UserError
 
@@ -21,7 +21,8 @@ def parity_texts(config: Config, tokenizer: Tokenizer, data_dir: Path) -> list[s
     """The first validation sentences, where they are at hand, else drawn ones; and hard ones."""
     try:
         corpus = open_corpus(config.data, config.training.seed, data_dir)
-        texts = [source for source, _ in islice(corpus.pairs("val"), COUNT)]
+        split = split_name(config.data, corpus, "val")
+        texts = [source for source, _ in islice(corpus.pairs(split), COUNT)]
     except UserError:
         texts = _drawn(tokenizer)
     return [*texts, *HARD]

@@ -52,10 +52,10 @@ class Curves(keras.callbacks.Callback):
 
 
 class Histograms(keras.callbacks.Callback):
-    """Every weight and its gradient, every `histogram_steps`-th update.
+    """Every weight after every `histogram_steps`-th update, and the gradient that it meets next.
 
-    The gradient is taken once more, of the update's whole batch: the updates themselves need not
-    carry it out.
+    The gradient is taken once more, of the next update's whole batch: the updates themselves need
+    not carry it out.
     """
 
     def __init__(self, writer: Any, progress: Progress, batches: Batches, steps: int) -> None:

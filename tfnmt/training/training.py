@@ -225,17 +225,24 @@ def _announce(
 def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
     """Averages, scores the average, and marks the run as finished."""
     run, (transformer, evaluate) = training.run, training.judged
-    snapshots = [path for path in run.checkpoints().all() if snapshot_is_whole(path)]
-    snapshots = snapshots[-training.config.training.average_last :]
-    kind = f"the average of the last {len(snapshots)} checkpoints"
+    averaged = 0  # checkpoints
+    kind = "the moving average of the weights"
     if trainer.optimizer.moving_averages:
-        kind = "the moving average of the weights"
         trainer.write_weights(transformer)
     else:
-        average_weights(snapshots, transformer)
+        averaged = _average_checkpoints(training)
+        kind = f"the average of the last {averaged} checkpoints"
     save_weights(run.averaged, transformer, progress.step)
     bleu = evaluate().bleu
     board.write_result(run, training.config, progress.step, bleu)
     say(f"{kind}: val BLEU {bleu:.2f}")
-    summary = {**asdict(progress), "averaged": len(snapshots), "averaged_bleu": bleu}
+    summary = {**asdict(progress), "averaged": averaged, "averaged_bleu": bleu}
     write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())
+
+
+def _average_checkpoints(training: Training) -> int:
+    """Gives the judged model the mean of the last ones that are whole; returns how many."""
+    snapshots = [path for path in training.run.checkpoints().all() if snapshot_is_whole(path)]
+    snapshots = snapshots[-training.config.training.average_last :]
+    average_weights(snapshots, training.judged[0])
+    return len(snapshots)

@@ -187,6 +187,8 @@ def test_the_next_export_is_the_next_version_and_old_ones_go(
         (tmp_path / version).mkdir()
     with pytest.raises(UsageError, match=r"--version=7: .*/7 is there already"):
         call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--version=7")
+    with pytest.raises(UsageError, match=r"--keep=1: would remove version 5 itself, .* is 7;"):
+        call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--version=5", "--keep=1")
     call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--keep=2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["7", "8"]
     assert (tmp_path / "8" / "saved_model.pb").is_file()

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from tfnmt.config import build_config
+import pytest
+
+from tfnmt.config import build_config, preset_path, read_tree
 from tfnmt.data.tokenizer import Tokenizer
 from tfnmt.exporting.texts import COUNT, HARD, parity_texts
 from tfnmt.run import Run
-
-MULTI30K = {"data": {"corpus": "multi30k", "source": "en", "target": "de"}}
 
 
 def tokenizer(run: Path) -> Tokenizer:
@@ -21,10 +21,11 @@ def test_the_validation_text_comes_first(tiny_run: Path, tmp_path: Path) -> None
     assert all(text.endswith((".", "?", "!")) for text in texts[:COUNT])
 
 
+@pytest.mark.parametrize("preset", ["multi30k", "wmt14"])
 def test_where_it_is_not_at_hand_texts_are_drawn_the_same_each_time(
-    tiny_run: Path, tmp_path: Path
+    tiny_run: Path, tmp_path: Path, preset: str
 ) -> None:
-    config, pieces = build_config(MULTI30K), tokenizer(tiny_run)
+    config, pieces = build_config(read_tree(preset_path(preset))), tokenizer(tiny_run)
     texts = parity_texts(config, pieces, tmp_path)
     assert texts == parity_texts(config, pieces, tmp_path)
     assert len(texts) == COUNT + len(HARD)
