@@ -186,8 +186,8 @@ class TrainingConfig(Section):
     )
     device_tokens: Count | None = Field(
         None,
-        description="slots that a device works on at once, at most: more are worked on in parts, "
-        "whose gradients are added up; null for all at once",
+        description="slots that a device works on at once, at most, both readings of R-Drop "
+        "counted: more are worked on in parts, whose gradients are added up; null for all at once",
     )
     init_from: str | None = Field(
         None, description="a run to begin with: its weights, its tokenizer; null begins anew"
@@ -224,6 +224,11 @@ class TrainingConfig(Section):
         description="updates from one TensorBoard histogram of each weight and its gradient "
         "to the next; null draws none",
     )
+
+    @property
+    def readings(self) -> int:
+        """How often each pair is read, with dropouts of their own."""
+        return 1 if self.r_drop is None else 2
 
     def _contradictions(self) -> Iterator[str]:
         limits = (self.max_steps, self.max_epochs, self.max_tokens, self.max_minutes, self.patience)

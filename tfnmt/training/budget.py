@@ -49,7 +49,8 @@ def out_of_memory(config: Config, vocab_size: int) -> UserError:
     It is measured in this process, since that holds the memory: another one would not get any.
     """
     # A bound alone: it reserves the second set of gradients that working in parts takes.
-    parts = config.training.model_copy(update={"device_tokens": MOST_SLOTS})
+    bound = config.training.readings * MOST_SLOTS
+    parts = config.training.model_copy(update={"device_tokens": bound})
     config_in_parts = config.model_copy(update={"training": parts})
     room = available_memory()
     try:
@@ -65,15 +66,16 @@ def out_of_memory(config: Config, vocab_size: int) -> UserError:
 
 
 def _advice(config: Config, slots: int, room: int) -> str:
+    parts = config.training.readings * slots
     if config.training.device_tokens is not None:
         return (
             f"out of memory: parts of {config.training.device_tokens:,} slots "
             f"(training.device_tokens) do not fit into {_gigabytes(room)}; "
-            f"training.device_tokens={slots} makes them smaller, the result being the same"
+            f"training.device_tokens={parts} makes them smaller, the result being the same"
         )
     return (
         f"out of memory: batches of {config.data.slots:,} slots (data.batch_tokens) do not "
-        f"fit into {_gigabytes(room)}; training.device_tokens={slots} works on them in parts, the "
+        f"fit into {_gigabytes(room)}; training.device_tokens={parts} works on them in parts, the "
         f"result being the same, or data.batch_tokens={slots} makes them smaller"
     )
 
@@ -111,9 +113,10 @@ def _fitting(config: Config, room: int, peaks: list[int]) -> int:
 
 def _at_once(config: Config, slots: int) -> int:
     """Slots of a batch that a device works on at once: whole rows, one at least."""
-    limit = config.training.device_tokens
-    length = config.data.max_length
-    return slots if limit is None else min(slots, max(limit // length, 1) * length)
+    limit, length = config.training.device_tokens, config.data.max_length
+    if limit is None:
+        return slots
+    return min(slots, max(limit // config.training.readings // length, 1) * length)
 
 
 def _gigabytes(count: int) -> str:

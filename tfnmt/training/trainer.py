@@ -57,7 +57,6 @@ class Trainer(keras.Model):
         self._lane = tf.function(
             self._differentiate_in_turn, reduce_retracing=True, autograph=False
         )
-        self.readings = 1 if config.r_drop is None else 2  # of each row, with dropouts of their own
         self.compile(make_optimizer(config, transformer.d_model), jit_compile=False)
         self.optimizer.build(transformer.trainable_variables)
         self.built = True
@@ -71,7 +70,7 @@ class Trainer(keras.Model):
         """
         context = tf.distribute.get_replica_context()
         gradients, sums = self.differentiate(data, self._dropout_seed(context))
-        slots = tf.cast(self.readings * tf.size(data[1]), tf.float32)
+        slots = tf.cast(self.config.readings * tf.size(data[1]), tf.float32)
         gradients, sums, slots, stop = context.all_reduce(
             "SUM", (gradients, sums, slots, self.stop.read_value())
         )
@@ -161,7 +160,7 @@ class Trainer(keras.Model):
         (source, _), target_out = data
         rows = tf.shape(source)[0]
         longest = tf.maximum(tf.shape(source)[1], tf.shape(target_out)[1])
-        limit = self.config.device_tokens // (self.readings * self.lanes)
+        limit = self.config.device_tokens // (self.config.readings * self.lanes)
         size = tf.maximum(limit // longest, 1)  # rows of a part
 
         def add(start: Tensor, total: Part) -> tuple[Tensor, Part]:
@@ -196,7 +195,7 @@ class Trainer(keras.Model):
         )
 
     def _repeated(self, ids: Tensor) -> Tensor:
-        return tf.tile(ids, [self.readings, 1])
+        return tf.tile(ids, [self.config.readings, 1])
 
     def _nothing(self) -> Part:
         """The sums before the first part."""

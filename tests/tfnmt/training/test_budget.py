@@ -18,7 +18,9 @@ VOCAB = 500
 MEGA = 10**6
 
 
-def config(batch_tokens: int = 4096, device_tokens: int | None = None) -> Config:
+def config(
+    batch_tokens: int = 4096, device_tokens: int | None = None, r_drop: float | None = None
+) -> Config:
     return build_config(
         {
             "data": {"max_length": 32, "batch_tokens": batch_tokens},
@@ -26,7 +28,7 @@ def config(batch_tokens: int = 4096, device_tokens: int | None = None) -> Config
                 "num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 64, "num_heads": 2,
                 "d_ff": 128,
             },
-            "training": {"device_tokens": device_tokens},
+            "training": {"device_tokens": device_tokens, "r_drop": r_drop},
         }
     )  # fmt: skip
 
@@ -67,6 +69,8 @@ def test_parts_that_fit_let_any_batch_fit() -> None:
     assert slots_of(room, device_tokens=2048) == slots_of(10**12)
     assert slots_of(room, device_tokens=32) == slots_of(10**12)  # all sizes take the same
     assert slots_of(room, device_tokens=9000) == 4352
+    assert slots_of(room, device_tokens=8192) == 4352
+    assert slots_of(room, device_tokens=8192, r_drop=1.0) == slots_of(10**12)  # 4,096 at once
 
 
 def test_four_times_the_slots_take_what_the_line_foretells() -> None:
@@ -85,7 +89,7 @@ import_tensorflow()
 import tensorflow as tf
 from tfnmt.training import budget
 from tfnmt.training.training import make_trainer
-config = test_budget.config(batch_tokens=200_000)
+config = test_budget.config(batch_tokens=200_000, r_drop={r_drop})
 trainer = make_trainer(config, test_budget.VOCAB, tf.distribute.get_strategy())
 trainer.make_train_function()
 try:
@@ -96,9 +100,13 @@ except tf.errors.ResourceExhaustedError:
 
 
 @pytest.mark.slow
-def test_a_batch_beyond_the_limit_is_an_error_and_what_it_advises_fits() -> None:
+@pytest.mark.parametrize("r_drop", [None, 1.0])
+def test_a_batch_beyond_the_limit_is_an_error_and_what_it_advises_fits(
+    r_drop: float | None,
+) -> None:
+    code = OUT_OF_MEMORY.format(folder=str(Path(__file__).parent), r_drop=r_drop)
     done = subprocess.run(
-        [sys.executable, "-c", OUT_OF_MEMORY.format(folder=str(Path(__file__).parent))],
+        [sys.executable, "-c", code],
         env={**os.environ, POOL_SIZE: str(300 * MEGA)},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -106,7 +114,8 @@ def test_a_batch_beyond_the_limit_is_an_error_and_what_it_advises_fits() -> None
     assert line.startswith("out of memory: batches of 200,000 slots (data.batch_tokens) "), done
     assert "do not fit into 0.3 GB; training.device_tokens=" in line
     advised = int(line.rsplit("data.batch_tokens=", 1)[1].split()[0])
-    assert 2048 < advised < 100_000
-    assert taken_by(config(), advised) < 300 * MEGA
-    in_parts = config(200_000, device_tokens=advised)
+    assert 1024 < advised < 100_000
+    assert taken_by(config(r_drop=r_drop), advised) < 300 * MEGA
+    parts = int(line.split("training.device_tokens=", 1)[1].split()[0])
+    in_parts = config(200_000, parts, r_drop)
     assert taken_by(in_parts, 4 * advised) < 300 * MEGA
