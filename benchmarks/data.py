@@ -31,7 +31,7 @@ from tfnmt.data.prepared import prepare
 from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import define_data_dir, run
 from tfnmt.progress import bar, say
-from tfnmt.run import written_aside
+from tfnmt.writing import written_aside
 
 LANGUAGES = ("en", "de")
 SOURCES = ("tatoeba/de-en/train", "multi30k/train", "wmt14/de-en/newstest2013")

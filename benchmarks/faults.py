@@ -28,7 +28,8 @@ from benchmarks.planted import FAULTS, Fault, plant
 from tfnmt.errors import UsageError, nearest
 from tfnmt.flags import run as run_command
 from tfnmt.quiet import import_tensorflow
-from tfnmt.run import Run, home, write_atomically
+from tfnmt.run import Run, home
+from tfnmt.writing import write_atomically
 
 SOUND, PICTURES = "none", "pictures"
 """Names that are not of faults."""

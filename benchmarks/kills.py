@@ -29,7 +29,8 @@ from absl import flags
 from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import run as run_command
 from tfnmt.quiet import import_tensorflow
-from tfnmt.run import WEIGHTS, Run, Snapshots, snapshot_is_whole
+from tfnmt.run import Run
+from tfnmt.snapshots import WEIGHTS, Snapshots, snapshot_is_whole
 
 CHECKPOINT_STEPS = 5
 STEPS_A_LIFE = 35

@@ -64,7 +64,7 @@ def tiny_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_export(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That run, exported: once for all processes of pytest, whose runs are the same to the bit."""
     from tfnmt import export
-    from tfnmt.run import exclusive
+    from tfnmt.writing import exclusive
 
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tiny_export"

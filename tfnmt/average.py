@@ -16,7 +16,8 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import run
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
-from tfnmt.run import Run, snapshot_is_whole, still_there
+from tfnmt.run import Run
+from tfnmt.snapshots import snapshot_is_whole, still_there
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run", flag_values=FLAGS)

@@ -28,7 +28,7 @@ from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_data_dir, define_search, run, search_changes
 from tfnmt.lanes import share_processors
 from tfnmt.progress import bar, say
-from tfnmt.run import check_writable, write_atomically
+from tfnmt.writing import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Answer

@@ -10,7 +10,7 @@ from typing import IO, Any
 from tfnmt.errors import UsageError, UserError
 from tfnmt.flags import discard_stdout
 from tfnmt.progress import say
-from tfnmt.run import written_aside
+from tfnmt.writing import written_aside
 
 
 def write_lines(lines: Iterable[str], path: str | None) -> None:

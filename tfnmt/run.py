@@ -13,13 +13,9 @@ summary.json         what the finished training came to; absent until then
 """
 
 import fcntl
-import hashlib
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,93 +23,14 @@ from typing import Any
 from tfnmt.config import ENDS, Config, build_config, differing_keys, dump_config, read_tree
 from tfnmt.errors import UserError
 from tfnmt.progress import say
-
-WEIGHTS = "model.weights.h5"
-CHECKSUMS = "checksums.json"
+from tfnmt.snapshots import WEIGHTS, Snapshots
+from tfnmt.writing import remove, write_atomically
 
 
 def home() -> Path:
     """The clone when the package runs from one, else the working folder."""
     clone = Path(__file__).resolve().parent.parent
     return clone if (clone / "pyproject.toml").is_file() else Path.cwd()
-
-
-@contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
-    """Gives a path beside `path` to write to, and renames it there if nothing went wrong.
-
-    Works for a file and for a folder that is not there yet; on an error nothing remains. A link is
-    followed; what is neither file nor folder, /dev/null for one, is written to as it is.
-    """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        try:
-            yield path
-        except BrokenPipeError:  # who read has enough
-            raise
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror or error}") from error
-        return
-    aside = path.parent / f".{path.name}.{os.getpid()}.partial"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove(aside)  # what a killed process of the same number left
-        yield aside
-        aside.rename(path)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; nothing was written") from error
-    finally:
-        with suppress(OSError):
-            _remove(aside)
-
-
-@contextmanager
-def exclusive(path: Path, busy: str) -> Iterator[None]:
-    """Keeps other processes out while it lasts, by a lock on a file; waits for them, saying `busy`.
-
-    The lock goes with the process, however that ends; the empty file stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{busy}; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@dataclass(frozen=True)
-class Snapshots:
-    """A folder of snapshots, each a folder named by its step, the newest `keep` of them kept."""
-
-    folder: Path
-    keep: int
-
-    def write(self, step: int, fill: Callable[[Path], None]) -> Path:
-        """Has `fill` write the files of a new snapshot; it appears only when it is whole."""
-        path = self.folder / f"{step:08d}"
-        with written_aside(path) as aside:
-            aside.mkdir()
-            fill(aside)
-            checksums = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
-            (aside / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
-            _remove(path)
-        others = [other for other in self.all() if other != path]
-        for old in others[: max(0, len(others) + 1 - self.keep)]:
-            shutil.rmtree(old)
-        return path
-
-    def all(self) -> list[Path]:
-        """The complete snapshots, the oldest first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(path for path in self.folder.iterdir() if path.name.isdigit())
-
-    def newest(self) -> Path | None:
-        """The newest snapshot, if there is one."""
-        paths = self.all()
-        return paths[-1] if paths else None
 
 
 @dataclass(frozen=True)
@@ -234,7 +151,7 @@ class Run:
                 ) from error
             for pattern in (".*.partial", "*/.*.partial"):
                 for partial in self.path.glob(pattern):
-                    _remove(partial)
+                    remove(partial)
             yield
 
     def weights(self) -> Path:
@@ -275,15 +192,6 @@ class Run:
         return self.path / "config.yaml"
 
 
-@contextmanager
-def still_there(weights: Path) -> Iterator[None]:
-    """Says so where weights that were found go before they are read: a training keeps the last."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise UserError(f"{weights}: gone; the run has newer ones: try again") from error
-
-
 def newest_finished_run(folder: Path) -> Run:
     """The run in `folder` whose training ended last."""
     finished = [run for run in map(Run, folder.glob("*")) if run.finished]
@@ -314,54 +222,3 @@ def _read(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             say(f"{path}: line {number} is not whole, and passed over")
     return found
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    with written_aside(path) as aside:
-        aside.write_bytes(content)
-
-
-def check_writable(path: Path) -> None:
-    """Raises where `write_atomically` could not write: to be told before the work, not after it."""
-    path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise UserError(f"{path}: a folder; name a file")
-    if path.exists() and not path.is_file():
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name another file") from error
-
-
-def snapshot_is_whole(path: Path) -> bool:
-    """Whether every file of a snapshot has the checksum that was noted when it was written."""
-    try:
-        checksums = json.loads((path / CHECKSUMS).read_text())
-        return all(_sha256(path / name) == checksum for name, checksum in checksums.items())
-    except (OSError, ValueError):
-        return False
-
-
-def check_room(folder: Path, size: int) -> None:
-    """Raises the OSError that writing so many bytes would end in.
-
-    For files that HDF5 writes: on a full disk it fails late, and aloud.
-    """
-    with tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, size)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    elif path.exists():
-        path.unlink()

@@ -24,8 +24,8 @@ from tfnmt.flags import run
 from tfnmt.output import write_lines
 from tfnmt.progress import bar, say
 from tfnmt.quiet import expect_few_rows, import_tensorflow
-from tfnmt.run import check_writable, write_atomically
 from tfnmt.tracing import words
+from tfnmt.writing import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from tfnmt.tracing.subject import Subject

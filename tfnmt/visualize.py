@@ -27,7 +27,8 @@ from tfnmt.exporting.models import find_folder, find_run
 from tfnmt.flags import run
 from tfnmt.progress import say
 from tfnmt.quiet import expect_few_rows, import_tensorflow
-from tfnmt.run import Run, write_atomically
+from tfnmt.run import Run
+from tfnmt.writing import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.system.trainings import Process, arguments, finish, processes, weights
-from tfnmt.run import Run, snapshot_is_whole
+from tfnmt.run import Run
+from tfnmt.snapshots import snapshot_is_whole
 
 SCRIPT = Path(__file__).parents[1] / "run_training.py"
 SETTINGS = {"training__max_steps": 40, "training__keep_last": 5, "training__validation_steps": 1000}

@@ -14,7 +14,7 @@ from tfnmt.data.downloads import fetch
 from tfnmt.data.published import Member, Published
 from tfnmt.errors import UserError
 from tfnmt.progress import bar, say
-from tfnmt.run import exclusive, written_aside
+from tfnmt.writing import exclusive, written_aside
 
 ARCHIVES = "archives"
 

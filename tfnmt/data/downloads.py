@@ -25,7 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from tfnmt.errors import UserError
 from tfnmt.progress import say
-from tfnmt.run import CHECKSUMS, exclusive, write_atomically
+from tfnmt.writing import exclusive, write_atomically
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
@@ -33,6 +33,8 @@ ATTEMPTS = 3
 PAUSE_SECONDS = 2.0
 """The pause before the second attempt; each further one is twice as long."""
 CHUNK = 1 << 16
+
+NOTES = "checksums.json"
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ def _version(headers: CaseInsensitiveDict[str]) -> str | None:
 
 def _what_is_wrong(file: Path, path: Path, pinned: str | None) -> str | None:
     """What is wrong with the file that lies, or is to lie, at `path`; notes it if nothing is."""
-    notes_path = path.with_name(CHECKSUMS)
+    notes_path = path.with_name(NOTES)
     notes = _read_notes(notes_path)
     noted = notes.get(path.name, {}).get("checksum")
     expected = pinned or noted

@@ -39,7 +39,7 @@ from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 from tfnmt.processors import PROCESSORS
 from tfnmt.progress import bar, say
-from tfnmt.run import exclusive, written_aside
+from tfnmt.writing import exclusive, written_aside
 
 FORMAT = 2
 """Raised whenever prepared folders of older versions must not be used any more."""

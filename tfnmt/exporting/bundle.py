@@ -23,7 +23,9 @@ from tfnmt.data.downloads import Download, fetch
 from tfnmt.errors import UserError
 from tfnmt.exporting.card import without_folders
 from tfnmt.progress import say
-from tfnmt.run import Run, snapshot_is_whole, written_aside
+from tfnmt.run import Run
+from tfnmt.snapshots import snapshot_is_whole
+from tfnmt.writing import written_aside
 
 MODELS: dict[str, Download] = {}
 """Bundles that are known by a name; the checksum of each is pinned."""

@@ -18,7 +18,7 @@ import numpy as np
 from tfnmt.config import Config, DecodingConfig, ModelConfig
 from tfnmt.data.tokenizer import BOS, PAD, Tokenizer
 from tfnmt.errors import UserError
-from tfnmt.run import written_aside
+from tfnmt.writing import written_aside
 
 if TYPE_CHECKING:
     from tfnmt.model.transformer import Transformer

@@ -12,7 +12,8 @@ from tfnmt.config import Config, SamplingConfig, build_config, merge
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow, silent_stderr
-from tfnmt.run import Run, home, newest_finished_run, still_there
+from tfnmt.run import Run, home, newest_finished_run
+from tfnmt.snapshots import still_there
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Signatures

@@ -18,7 +18,7 @@ from tfnmt.exporting.models import CARD
 from tfnmt.exporting.parity import calls_of, certify
 from tfnmt.exporting.processes import fresh_process
 from tfnmt.exporting.warmup import check_warmup, write_warmup
-from tfnmt.run import written_aside
+from tfnmt.writing import written_aside
 
 PARITY = Path("assets.extra") / "parity.json"
 

@@ -12,8 +12,10 @@ import numpy as np
 from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import WEIGHTS, Run, Snapshots, check_room, snapshot_is_whole
+from tfnmt.run import Run
+from tfnmt.snapshots import WEIGHTS, Snapshots, snapshot_is_whole
 from tfnmt.training.trainer import Trainer
+from tfnmt.writing import check_room
 
 OVERHEAD = 2**20
 """Bytes that a file holds beside its arrays, generously."""

@@ -20,7 +20,8 @@ from tfnmt.data.prepared import Prepared
 from tfnmt.errors import UsageError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import Run, snapshot_is_whole, still_there, write_atomically
+from tfnmt.run import Run
+from tfnmt.snapshots import snapshot_is_whole, still_there
 from tfnmt.training import board, callbacks
 from tfnmt.training.budget import out_of_memory
 from tfnmt.training.checkpoints import (
@@ -32,6 +33,7 @@ from tfnmt.training.checkpoints import (
 from tfnmt.training.distribution import distribute_batches, lanes_of, make_strategy, together
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.validation import Evaluate, Judged, Validator
+from tfnmt.writing import write_atomically
 
 MakeEvaluate = Callable[[Transformer], Evaluate]
 """Given the Transformer in training, something that validates it: all that training knows."""

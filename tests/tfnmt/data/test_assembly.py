@@ -20,7 +20,7 @@ from tfnmt.data import assembly
 from tfnmt.data.assembly import Origin, assemble, readable
 from tfnmt.data.published import Part, Published, Reader, every_100th_english, segments
 from tfnmt.errors import UserError
-from tfnmt.run import exclusive
+from tfnmt.writing import exclusive
 
 
 @pytest.mark.parametrize(

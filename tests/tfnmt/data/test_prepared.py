@@ -397,7 +397,7 @@ def test_two_trainings_may_prepare_the_same_text_at_once(
         said.append(message)
         second_waits.set()
 
-    monkeypatch.setattr("tfnmt.run.say", say)
+    monkeypatch.setattr("tfnmt.writing.say", say)
     first = Watched(corpus, reading=threading.Event(), go_on=second_waits)
     second = Watched(corpus, reading=threading.Event(), go_on=second_waits)
     with ThreadPoolExecutor(2) as pool:

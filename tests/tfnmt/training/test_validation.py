@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from tfnmt.config import ModelConfig, TrainingConfig
 from tfnmt.model.transformer import Transformer
-from tfnmt.run import WEIGHTS, Run
+from tfnmt.run import Run
+from tfnmt.snapshots import WEIGHTS
 from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.validation import Judged, Validation, Validator
