@@ -79,6 +79,8 @@ def main(values: Any, positional: list[str]) -> None:
     text = _read(values, model)
     for name in filter(None, (values.json, values.report)):
         check_writable(Path(name))
+    if values.metric == "multi30k":
+        _official_tokens(text, model.config.data.target)  # what is wrong there is told now
     share_processors()
     answers = _translate(values, model, text.sources)
     hypotheses = _texts(answers)
@@ -220,26 +222,38 @@ def _diagnose(
     return report(evaluation, lines, others)
 
 
+def _official_tokens(text: TestSet, target: str) -> list[str] | None:
+    """The references' official tokens, where they lie beside them."""
+    path = _official_path(text, target)
+    if not path.is_file():
+        return None
+    lines = list(read_lines(path))
+    if len(lines) != len(text.pairs):
+        raise UserError(f"{path}: {len(lines):,} lines for {len(text.pairs):,} references; mend it")
+    return lines
+
+
+def _official_path(text: TestSet, target: str) -> Path:
+    return text.last_file.with_suffix(f".lc.norm.tok.{target}")
+
+
 def _literature(text: TestSet, hypotheses: Sequence[str], target: str) -> dict[str, Any]:
-    """The literature's BLEU, against the official tokens where they lie beside the references."""
+    """The literature's BLEU, against the official tokens if there are any."""
     from tfnmt.evaluation.literature import literature_bleu, literature_tokens
     from tfnmt.evaluation.scores import bleu
 
-    tokens = literature_tokens(text.references, target)
-    official = text.last_file.with_suffix(f".lc.norm.tok.{target}")
-    if not official.is_file():
-        say(f"no self-test: there are no official tokens in {official}; ours are the references")
+    path = _official_path(text, target)
+    tokens, official = literature_tokens(text.references, target), _official_tokens(text, target)
+    if official is None:
+        say(f"no self-test: there are no official tokens in {path}; ours are the references")
         return literature_bleu(hypotheses, tokens, target)
-    lines = list(read_lines(official))
-    if len(lines) != len(tokens):
-        raise UserError(f"{official}: {len(lines):,} lines for {len(tokens):,} references; mend it")
-    differing = sum(ours != theirs for ours, theirs in zip(tokens, lines, strict=True))
+    differing = sum(ours != theirs for ours, theirs in zip(tokens, official, strict=True))
     lower = bleu([line.lower() for line in text.references], text.references)
     say(
-        f"self-test: {differing} of {len(lines):,} references tokenised otherwise than in "
-        f"{official.name}; lower-cased references scored cased give {lower:.2f}"
+        f"self-test: {differing} of {len(tokens):,} references tokenised otherwise than in "
+        f"{path.name}; lower-cased references scored cased give {lower:.2f}"
     )
-    return literature_bleu(hypotheses, lines, target)
+    return literature_bleu(hypotheses, official, target)
 
 
 def _print_scores(evaluation: dict[str, Any]) -> None:

@@ -206,6 +206,15 @@ def test_the_literatures_bleu_reads_official_tokens_beside_the_references(
     assert json.loads((tmp_path / "e.json").read_text())["bleu_lc_tok"]["score"] < 5
 
 
+def test_official_tokens_of_another_text_are_told_before_the_work(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.lc.norm.tok.de").write_text("ein anderes wort\n" * 29)
+    monkeypatch.setattr(evaluate, "_translate", None)
+    with pytest.raises(UserError, match=r"t\.lc\.norm\.tok\.de: 29 lines for 30 references"):
+        call(evaluate, f"--model={tiny_run}", f"--test={files}", "--metric=multi30k")
+
+
 def test_without_official_tokens_the_literatures_bleu_says_so_and_makes_its_own(
     call: Call, tiny_run: Path, files: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

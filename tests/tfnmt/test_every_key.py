@@ -49,6 +49,7 @@ OWN = {
     "train.de": "e f g h\nf g\nh\n" * 8 + DIRTY_TARGET,
     "other.en": "rest sets\n" * 20,
     "other.de": "test trees\n" * 20,
+    "three.tsv": "en\tde\tfr\n" + "a b\te f\tc d\n" * 20,
     "val.en": "a b\n",
     "val.de": "e f\n",
 }
@@ -254,14 +255,14 @@ def translations(config: Config) -> Any:
 COPY = {"data.corpus": "copy", "data.train": "null", "data.val": "null",
         "data.source": "digits", "data.target": "copied"}  # fmt: skip
 REVERSE = {"data.corpus": "reverse", "data.target": "reversed"}
+THREE = {"data.train": "[three.tsv]", "data.val": "[three.tsv]",
+         "data.source": "en", "data.target": "de"}  # fmt: skip
 
 CASES: list[tuple[str, Callable[[Config], Any], dict[str, str], dict[str, str]]] = [
     # key, probe, settings before, settings after
     ("data.corpus", text, COPY, COPY | REVERSE),
-    ("data.source", text, COPY | REVERSE, COPY | REVERSE | {"data.source": "reversed",
-                                                            "data.target": "digits"}),
-    ("data.target", text, COPY | REVERSE, COPY | REVERSE | {"data.source": "reversed",
-                                                            "data.target": "digits"}),
+    ("data.source", text, THREE, THREE | {"data.source": "fr"}),
+    ("data.target", text, THREE, THREE | {"data.target": "fr"}),
     *(
         (key, probe, before, before | {key: value})
         for probe, before, changes in (
