@@ -161,8 +161,11 @@ def test_nothing_is_asked_before_the_models_are_known(page: Page) -> None:
     page.reload()
     asked = translating(page, lambda request: answer("there"))
     source(page).fill("text")
+    source(page).press("Control+Enter")
     page.wait_for_timeout(800)
     assert asked == []
+    page.get_by_text("Translate a file").click()
+    expect(page.get_by_role("button", name="Translate the file")).to_be_disabled()
     expect(page.locator("#source-error")).to_be_empty()
     page.unroute("**/api/v1/models")
     expect(target(page)).to_have_text("there")
@@ -434,6 +437,19 @@ def test_attention_that_fails_leaves_no_other_ones_map(page: Page) -> None:
     expect(page.locator("#heads")).to_be_empty()
 
 
+def test_a_text_that_is_not_aligned_has_no_attention_nor_that_of_the_text_before(
+    page: Page,
+) -> None:
+    source(page).fill(SENTENCES[0])
+    expect(words(page).first).to_be_visible()
+    page.get_by_text("What the model looked at").click()
+    expect(page.locator("#map td").first).to_be_visible()
+    page.route("**/api/v1/align", lambda route: route.fulfill(status=503, json=problem("busy")))
+    source(page).fill(SENTENCES[1])
+    expect(page.locator("#attention-empty")).to_be_visible()
+    expect(page.locator("#attention-view")).to_be_hidden()
+
+
 # Files.
 
 
@@ -486,6 +502,7 @@ def translating_lines(page: Page) -> list[list[str]]:
         ("1\tone\n\n2\ttwo\n", "1\tone\tONE\n\n2\ttwo\tTWO\n"),
         ("1\n2\ttwo\tx", "1\t\t\t\n2\ttwo\tx\tTWO"),
         ("1\tone|two\n", "1\tone|two\tONE TWO\n"),
+        ("1\tone\n2\ttwo\r\n3\tthree", "1\tone\tONE\n2\ttwo\tTWO\r\n3\tthree\tTHREE"),
     ],
 )
 def test_a_table_gets_a_column_more(page: Page, content: str, expected: str) -> None:

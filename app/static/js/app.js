@@ -85,7 +85,8 @@ async function read(translation) {
     warn(longest(pairs));
   } catch (error) {
     if (!(error instanceof ApiError) && error.name !== "AbortError") throw error;
-    // The translation stands; its words only say nothing of themselves.
+    // The translation stands; its words only say nothing of themselves, nor of another text.
+    if (request === reading && error instanceof ApiError) attention.set([], {});
   }
 }
 
@@ -140,6 +141,7 @@ async function look() {
     source.limit = limits.max_chars;
     source.refresh();
     languages.set(found.models);
+    find("file-start").disabled = !languages.model;
     describe();
     const ready = found.models.some((model) => model.ready);
     state(ready ? "" : "The model is not ready yet.");
@@ -181,7 +183,7 @@ source.field.addEventListener("input", changed);
 source.field.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   event.preventDefault();
-  if (!source.blank && !source.tooLong) live.now();
+  if (languages.model && !source.blank && !source.tooLong) live.now();
 });
 find("clear").addEventListener("click", () => {
   source.text = "";

@@ -122,22 +122,23 @@ async function decode(file) {
 }
 
 function rows(text, table) {
-  const separator = text.includes("\r\n") ? "\r\n" : "\n";
-  const end = text.endsWith(separator) ? separator : "";
-  const lines = text.slice(0, text.length - end.length).split(separator);
+  const parts = text.split(/(\r\n|\n)/); // a line, its end, a line, ...
+  if (parts.at(-1) === "") parts.pop(); // behind the end of the last line
+  const lines = parts.filter((_, place) => place % 2 === 0);
+  const ends = parts.filter((_, place) => place % 2 === 1);
   const cells = lines.map((line) => (table ? line.split("\t") : [line]));
   const columns = cells.reduce((most, row) => Math.max(most, row.length), 1);
-  return { cells, columns, separator, end, table };
+  return { cells, columns, ends, table };
 }
 
 // A line a translation; in a table a column more, which is the last one of all rows.
-function content({ cells, columns, separator, end, table, translations }) {
+function content({ cells, columns, ends, table, translations }) {
   const lines = translations.map((text, row) => {
     const cell = text.replace(/[\t\r\n]+/g, " "); // a break within would be a line more
     if (!table || !cells[row].join("")) return cell;
     return [...cells[row], ...Array(columns - cells[row].length).fill(""), cell].join("\t");
   });
-  return lines.join(separator) + end;
+  return lines.map((line, row) => line + (ends[row] ?? "")).join("");
 }
 
 // As many texts together as a request may have.
