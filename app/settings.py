@@ -48,7 +48,7 @@ class Settings:
 
     @property
     def max_body(self) -> int:
-        """Bytes of a text and its translation, were every character the longest escape of JSON."""
+        """Bytes of a text and one as long, were every character the longest escape of JSON."""
         return 2 * 12 * self.max_chars + 4096
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 Mode = Literal["beam", "greedy"]
 Columns = Mapping[str, Sequence[str]]
@@ -32,8 +32,6 @@ class Card(BaseModel):
     source: str
     target: str
     limits: Limits
-    run: str = ""
-    evaluations: list[dict[str, Any]] = Field(default_factory=list)
 
 
 class Alternative(NamedTuple):

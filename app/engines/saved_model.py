@@ -106,9 +106,14 @@ def _load(path: Path) -> Any:
 def _import_tensorflow() -> Any:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    with _silent_stderr():
-        import tensorflow as tf
-        import tensorflow_text  # noqa: F401  its operations are registered by the import
+    try:
+        with _silent_stderr():
+            import tensorflow as tf
+            import tensorflow_text  # noqa: F401  its operations are registered by the import
+    except ImportError as error:
+        raise UserError(
+            f"--model: {error.name} is not installed; install it, or name a server by --backend"
+        ) from error
     return tf
 
 

@@ -10,6 +10,8 @@ from app.errors import ApiError, DeadlineError, UnavailableError, UsageError
 
 URL = re.compile(r"https?://[^/?#]+/v1/models/([^/:?#]+)(/versions/\d+|/labels/[^/:?#]+)?/?")
 
+LABEL = "/labels/"
+
 LANES = 8
 """Requests at a time: enough for the server to make batches of, too few to fill its queue."""
 
@@ -24,7 +26,7 @@ class TFServingEngine(Engine):
 
     def __init__(self, url: str, seconds: float) -> None:
         """`seconds` is the longest that an answer may take."""
-        self.name = model_name(url)
+        model_name(url)  # which refuses what is no model's address
         self._url = url.rstrip("/")
         limits = httpx.Limits(max_connections=LANES + 2)
         timeout = httpx.Timeout(seconds, connect=STATUS_SECONDS)
@@ -43,7 +45,9 @@ class TFServingEngine(Engine):
         return outputs if isinstance(outputs, dict) else {"card": outputs}
 
     async def version(self) -> str:
-        """The highest that the server has loaded."""
+        """The one that is asked: that of the label, or the highest that the server has loaded."""
+        if LABEL in self._url:
+            return await self._labelled_version()
         answer = await self._send("GET", self._url, timeout=STATUS_SECONDS)
         try:
             states = answer.json()["model_version_status"]
@@ -53,6 +57,14 @@ class TFServingEngine(Engine):
         if not ready:
             raise UnavailableError("the model is being loaded")
         return str(max(ready))
+
+    async def _labelled_version(self) -> str:
+        """By the metadata: the status of a label is that of all versions."""
+        answer = await self._send("GET", f"{self._url}/metadata", timeout=STATUS_SECONDS)
+        try:
+            return str(int(answer.json()["model_spec"]["version"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _bad_backend() from error
 
     async def close(self) -> None:
         """Lets go of the connections."""

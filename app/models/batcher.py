@@ -29,6 +29,7 @@ class Task:
 
     name: str
     run: Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
+    most_rows: int = MAX_ROWS
     seconds_a_piece: float = FIRST_GUESS
 
 
@@ -131,7 +132,7 @@ class Batcher:
         fitting.sort(key=head.unlike)  # stable: first come, first served
         longest = max(job.pieces for job in fitting)
         share = -(-len(fitting) // parts)
-        batch = fitting[: max(1, min(share, MAX_ROWS, MAX_PIECES // longest))]
+        batch = fitting[: max(1, min(share, head.task.most_rows, MAX_PIECES // longest))]
         taken = set(batch)
         self._waiting = [job for job in self._waiting if job not in taken]
         return batch

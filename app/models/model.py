@@ -67,7 +67,8 @@ class Model:
                 "nbest", lambda texts: engine.translate(texts, "beam", MOST_ALTERNATIVES)
             ),
             "align": Task("align", engine.align),
-            "attention": Task("attention", engine.attention),
+            # All layers and heads of a row are megabytes: one at a time.
+            "attention": Task("attention", engine.attention, most_rows=1),
         }
 
     @property

@@ -8,7 +8,10 @@ from app.models.model import Model
 
 
 class Models:
-    """In the order in which they were given: the first of a pair of languages answers for it."""
+    """Those behind TensorFlow Serving, then those of this process, each as they were given.
+
+    The first of a pair of languages answers for it.
+    """
 
     def __init__(self, models: list[Model]) -> None:
         self._models = {model.name: model for model in models}

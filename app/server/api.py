@@ -31,14 +31,12 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 def routes(desk: Desk) -> APIRouter:
     """`/api/v1`."""
-    router = APIRouter(
-        prefix="/api/v1", responses=ERRORS, tags=["translation"], dependencies=[Depends(desk.check)]
-    )
+    router = APIRouter(prefix="/api/v1", tags=["translation"], dependencies=[Depends(desk.check)])
     api = Api(desk)
-    router.post("/translate")(api.translate)
-    router.post("/align")(api.align)
-    router.post("/attention")(api.attention)
-    router.get("/models")(api.models)
+    router.post("/translate", responses=ERRORS)(api.translate)
+    router.post("/align", responses=ERRORS)(api.align)
+    router.post("/attention", responses=ERRORS)(api.attention)
+    router.get("/models", responses={401: ERRORS[401]})(api.models)
     return router
 
 
@@ -110,8 +108,9 @@ class Api:
     def _take_in(self, request: Request, asked: schemas.PairRequest) -> tuple[Pair, Model]:
         """A text and its translation, and the model that is to read them."""
         model = self._desk.models.find(asked.source, asked.target, asked.model)
-        self._desk.accept(request, [asked.text, asked.translation])
-        return Pair(asked.text, asked.translation), model
+        pair = Pair(asked.text, asked.translation)
+        self._desk.accept_pair(request, pair)
+        return pair, model
 
 
 def _translation(one: Translation) -> schemas.Translation:

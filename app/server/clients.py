@@ -4,6 +4,7 @@ import hmac
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from cachetools import TTLCache
 from fastapi import Request
@@ -15,6 +16,9 @@ MOST_CLIENTS = 100_000
 """Clients that are remembered at a time."""
 
 MINUTE = 60.0
+
+IPV6_PREFIX = 64
+"""Bits that tell networks apart, each of which has one owner."""
 
 
 @dataclass
@@ -72,4 +76,13 @@ def _key(request: Request) -> str | None:
 
 
 def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
+    """The client's; of IPv6 the network, of which a single client has all addresses."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    network = IPv6Network((int(address), IPV6_PREFIX), strict=False)
+    return str(address.ipv4_mapped or network)

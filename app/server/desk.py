@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
+from app.engines.engine import Pair
 from app.errors import ApiError, DeadlineError, UnavailableError
 from app.models.models import Models
 from app.server.clients import Clients
@@ -15,6 +16,9 @@ from app.settings import Settings
 Answer = TypeVar("Answer")
 
 JSON = "application/json"
+
+LONGER = 2
+"""How many times as long as a text may be its translation may be."""
 
 GONE = 499
 """The status in the log of a request whose client has hung up."""
@@ -48,19 +52,34 @@ class Desk:
 
     def accept(self, request: Request, texts: Sequence[str], key: str | None = None) -> None:
         """Takes texts in, or raises why not."""
-        if self.closing:
-            raise UnavailableError("the server is going down")
-        characters = sum(map(len, texts))
-        request.state.sizes = {"texts": len(texts), "characters": characters}
-        if characters > self.settings.max_chars:
-            raise ApiError(
-                422, "too_long",
-                f"text: {characters} characters, {self.settings.max_chars} are allowed",
-            )  # fmt: skip
+        self._count(request, texts)
+        self._limit("text", sum(map(len, texts)), self.settings.max_chars)
         if len(texts) > self.settings.max_texts:
             raise ApiError(
                 422, "too_many", f"text: {len(texts)} texts, {self.settings.max_texts} are allowed"
             )
+        self._charge(request, texts, key)
+
+    def accept_pair(self, request: Request, pair: Pair) -> None:
+        """Takes a text with its translation in, which may be somewhat longer."""
+        self._count(request, pair)
+        self._limit("text", len(pair.text), self.settings.max_chars)
+        self._limit("translation", len(pair.translation), LONGER * self.settings.max_chars)
+        self._charge(request, pair)
+
+    def _count(self, request: Request, texts: Sequence[str]) -> None:
+        """Notes their number and size for the log, whatever becomes of them."""
+        if self.closing:
+            raise UnavailableError("the server is going down")
+        request.state.sizes = {"texts": len(texts), "characters": sum(map(len, texts))}
+
+    def _limit(self, name: str, characters: int, most: int) -> None:
+        if characters > most:
+            message = f"{name}: {characters} characters, {most} are allowed"
+            raise ApiError(422, "too_long", message)
+
+    def _charge(self, request: Request, texts: Sequence[str], key: str | None = None) -> None:
+        characters = sum(map(len, texts))
         self.clients.charge(request, characters, key)
         self._metrics.characters(characters)
 

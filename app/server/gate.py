@@ -30,6 +30,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+METHODS = {"GET", "HEAD", "POST", "OPTIONS"}
+"""Those that are counted by their names: a name is the client's to choose."""
+
 FRESH = "no-cache"
 """Files are kept by browsers and asked for again: after an update the page is the new one."""
 
@@ -109,7 +112,8 @@ class _Passage:
         """Counts the request, and writes a line about it."""
         seconds = time.monotonic() - self._begun
         route = getattr(self._scope.get("route"), "path", "other")
-        method = self._scope["method"] if route != "other" else "other"
+        named = route != "other" and self._scope["method"] in METHODS
+        method = self._scope["method"] if named else "other"
         metrics.request(route, method, self._status, seconds)
         fields: dict[str, Any] = {
             "request_id": self._id,

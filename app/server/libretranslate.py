@@ -1,10 +1,12 @@
 """The part of LibreTranslate's API that its clients need to translate."""
 
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from babel import Locale, UnknownLocaleError
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from python_multipart.multipart import parse_options_header
 
 from app.engines.engine import Translation
 from app.errors import ApiError
@@ -14,8 +16,10 @@ from app.server.schemas import PlainError, Text
 
 ANY = "auto"
 
-STATUSES = (400, 401, 403, 413, 415, 422, 429, 502, 503, 504)
+STATUSES = (400, 401, 403, 408, 413, 415, 422, 429, 502, 503, 504)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in STATUSES}
+
+UTF_8 = b"utf-8"
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -119,18 +123,26 @@ def routes(desk: Desk) -> APIRouter:
 
 
 def _refuse_strangers(request: Request, allowed_origins: tuple[str, ...]) -> None:
-    """Raises where a page of another site asks: browsers let it send forms, and say so."""
+    """Raises where a page of another site asks: browsers let it send forms, and say from where.
+
+    Sec-Fetch-Site they say to addresses of https and of this machine alone.
+    """
     headers = request.headers
-    if (
-        headers.get("sec-fetch-site") == "cross-site"
-        and headers.get("origin") not in allowed_origins
-    ):
+    origin = headers.get("origin")
+    own = headers.get("sec-fetch-site") == "same-origin" or (
+        origin is not None and urlsplit(origin).netloc == headers.get("host")
+    )
+    if origin is not None and not own and origin not in allowed_origins:
         raise ApiError(403, "forbidden", "pages of other sites may not ask; see --allow_origin")
 
 
 async def _read(request: Request) -> TranslateRequest:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type, options = parse_options_header(request.headers.get("content-type"))
+    kind = content_type.decode("latin-1")
     if kind in FORMS:
+        # Else the client would choose the codec, of those there are slow ones.
+        if options.get(b"charset", UTF_8).lower() != UTF_8:
+            raise ApiError(415, "unsupported_media_type", "send the form as utf-8")
         async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
             fields: Any = {name: form.getlist(name) for name in form}
         fields = {name: found[0] if len(found) == 1 else found for name, found in fields.items()}

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.engines.engine import Limits, Mode
+from app.models.model import MOST_ALTERNATIVES
 
 Code = Annotated[str, Field(min_length=1, max_length=35)]
 """A language, as en or pt-BR."""
@@ -38,7 +39,7 @@ class TranslateRequest(Request):
     )
     mode: Mode = Field("beam", description="`greedy` is faster, `beam` better")
     alternatives: int = Field(
-        0, ge=0, le=4, description="how many other translations; needs `beam`"
+        0, ge=0, le=MOST_ALTERNATIVES, description="how many other translations; needs `beam`"
     )
 
 

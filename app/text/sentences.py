@@ -26,6 +26,22 @@ class Span(NamedTuple):
         return text[self.start : self.end]
 
 
+class Way(NamedTuple):
+    """A choice of translations up to a sentence; it holds on to the way there, copying nothing."""
+
+    score: float
+    text: str = ""
+    before: "Way | None" = None
+
+    def texts(self) -> list[str]:
+        """What was chosen, the first sentence first."""
+        chosen, way = [], self
+        while way.before is not None:
+            chosen.append(way.text)
+            way = way.before
+        return chosen[::-1]
+
+
 def sentences(text: str, language: str) -> list[Span]:
     """The sentences, line by line, without the white space around them."""
     return [span for line in lines(text) for span in _sentences(text, line, language)]
@@ -60,13 +76,13 @@ def join(text: str, spans: Sequence[Span], translations: Sequence[Translation]) 
     if not spans:
         return Translation(text, 0.0, False)
     wanted = max(len(one.alternatives) for one in translations) + 1
-    ways: list[tuple[float, tuple[str, ...]]] = [(0.0, ())]
+    ways = [Way(0.0)]
     for one in translations:
         choices = (Alternative(one.text, one.score), *one.alternatives)
-        longer = ((sum_ + score, (*way, text_)) for sum_, way in ways for text_, score in choices)
-        ways = nlargest(wanted, longer, key=lambda way: way[0])
+        longer = (Way(way.score + score, text_, way) for way in ways for text_, score in choices)
+        ways = nlargest(wanted, longer, key=lambda way: way.score)
     best, *others = (
-        Alternative(_replaced(text, spans, way), total / len(spans)) for total, way in ways
+        Alternative(_replaced(text, spans, way.texts()), way.score / len(spans)) for way in ways
     )
     truncated = any(one.truncated for one in translations)
     return Translation(best.text, best.score, truncated, tuple(others))

@@ -157,6 +157,16 @@ def test_a_batch_has_bounds(pieces: int) -> None:
     run(scenario)
 
 
+def test_a_task_may_bound_its_batches() -> None:
+    async def scenario(worker: Worker) -> None:
+        worker.free.set()
+        task = Task("large", worker.run, most_rows=1)
+        assert await Batcher(1, 10).ask(task, sized("a", "b")) == ["a!", "b!"]
+        assert worker.batches == [["a"], ["b"]]
+
+    run(scenario)
+
+
 def test_a_bad_row_harms_no_neighbour() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(1, 10)

@@ -78,3 +78,11 @@ def test_clients_are_told_apart_by_their_keys_else_by_their_addresses(clients: C
     assert seconds_to_wait(clients, 60, key="two") is None
     assert seconds_to_wait(clients, 1, host="9.9.9.9", key="two") is not None
     assert seconds_to_wait(clients, 1, key="no such key") is not None  # its address
+
+
+def test_the_addresses_of_an_ipv6_network_are_one_client(clients: Clients) -> None:
+    assert seconds_to_wait(clients, 60, host="2001:db8::1") is None
+    assert seconds_to_wait(clients, 1, host="2001:db8::ffff:2") is not None
+    assert seconds_to_wait(clients, 60, host="2001:db8:0:1::1") is None
+    assert seconds_to_wait(clients, 60, host="::ffff:1.2.3.4") is None
+    assert seconds_to_wait(clients, 1, host="::ffff:1.2.3.5") is None

@@ -94,11 +94,13 @@ def app(start_app: Start, tiny_export: Path) -> Iterator[App]:
 
 
 @contextmanager
-def standin(export: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def standin(
+    export: Path, port: int = 0, *arguments: str
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A stand-in for TensorFlow Serving and its port."""
     command = [
         sys.executable, str(STANDIN), f"--model={export}", f"--rest_port={port}",
-        "--enable_model_warmup=false",
+        "--enable_model_warmup=false", *arguments,
     ]  # fmt: skip
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ

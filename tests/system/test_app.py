@@ -122,6 +122,30 @@ def test_pieces_of_an_alignment_stand_in_the_texts(either: Any) -> None:
         assert all(piece["log_prob"] <= 0 for piece in pair["target"])
 
 
+def test_a_text_of_full_length_is_aligned_with_a_longer_translation(either: Any) -> None:
+    text, translation = "a. " * 1666, "eines. " * 1200
+    either_way = {"text": text, "translation": translation}
+    assert either.post("/api/v1/align", either_way).status_code == 200
+    for body in ({**either_way, "text": "a" * 5001}, {**either_way, "translation": "a" * 10001}):
+        refused = either.post("/api/v1/align", body)
+        assert refused.status_code == 422
+        assert refused.json()["error"]["code"] == "too_long"
+
+
+def test_behind_a_label_the_version_is_the_labels(
+    start_app: Any, start_standin: Any, tiny_export: Path, tmp_path: Path
+) -> None:
+    for version in ("1", "2"):
+        (tmp_path / version).symlink_to(tiny_export / "1")
+    with start_standin(tmp_path, 0, "--label=stable=1") as (_, port):
+        address = f"http://127.0.0.1:{port}/v1/models/demo"
+        backends = (f"--backend=any={address}", f"--backend=stable={address}/labels/stable")
+        with start_app(*backends) as app:
+            app.wait(200)
+            models = app.get("/api/v1/models").json()["models"]
+    assert {model["name"]: model["version"] for model in models} == {"any": "2", "stable": "1"}
+
+
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_attention_is_that_of_a_layer(either: Any, kind: str) -> None:
     body = {"text": SENTENCES[0], "translation": "ein Satz", "kind": kind, "layer": 1}

@@ -54,7 +54,31 @@ def test_a_page_of_another_site_cannot_send_forms(guarded: Any) -> None:
     assert post(**stranger) == 403
     assert post(**stranger | {"Origin": "https://example.org"}) == 200  # which is allowed
     assert post(**stranger | {"Sec-Fetch-Site": "same-origin"}) == 200
+    assert post(**stranger | {"Sec-Fetch-Site": "same-site"}) == 403
+    # To an address of http that is not this machine's, browsers say the origin alone.
+    assert post(Origin="https://stranger.example") == 403
+    assert post(Origin="null") == 403
+    assert post(Origin=guarded.url) == 200
     assert post() == 200
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "utf-16"])
+def test_a_form_does_not_choose_what_it_is_decoded_by(app: Any, charset: str) -> None:
+    field = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n--x--\r\n'
+    for kind in ("multipart/form-data; boundary=x", "application/x-www-form-urlencoded"):
+        headers = {"Content-Type": f"{kind}; charset={charset}"}
+        answer = httpx.post(
+            f"{app.url}/translate", content=field, headers=headers, trust_env=False, timeout=60
+        )
+        assert answer.status_code == 415
+        assert answer.json() == {"error": "send the form as utf-8"}
+
+
+def test_the_names_of_methods_are_ours_in_metrics_and_log(app: Any) -> None:
+    answer = httpx.request("XYLOPHON", f"{app.url}/livez", trust_env=False, timeout=60)
+    assert answer.status_code == 405
+    assert "XYLOPHON" not in app.get("/metrics").text
+    assert "XYLOPHON" not in app.log.read_text()
 
 
 # Keys and rates.
