@@ -52,34 +52,30 @@ class Desk:
 
     def accept(self, request: Request, texts: Sequence[str], key: str | None = None) -> None:
         """Takes texts in, or raises why not."""
-        self._count(request, texts)
-        self._limit("text", sum(map(len, texts)), self.settings.max_chars)
+        characters = self._count(request, texts)
+        _check_length("text", characters, self.settings.max_chars)
         if len(texts) > self.settings.max_texts:
             raise ApiError(
                 422, "too_many", f"text: {len(texts)} texts, {self.settings.max_texts} are allowed"
             )
-        self._charge(request, texts, key)
+        self._charge(request, characters, key)
 
     def accept_pair(self, request: Request, pair: Pair) -> None:
-        """Takes a text with its translation in, which may be somewhat longer."""
-        self._count(request, pair)
-        self._limit("text", len(pair.text), self.settings.max_chars)
-        self._limit("translation", len(pair.translation), LONGER * self.settings.max_chars)
-        self._charge(request, pair)
+        """Takes a text with its translation in, or raises why not."""
+        characters = self._count(request, pair)
+        _check_length("text", len(pair.text), self.settings.max_chars)
+        _check_length("translation", len(pair.translation), LONGER * self.settings.max_chars)
+        self._charge(request, characters)
 
-    def _count(self, request: Request, texts: Sequence[str]) -> None:
-        """Notes their number and size for the log, whatever becomes of them."""
+    def _count(self, request: Request, texts: Sequence[str]) -> int:
+        """The characters of what comes in, noted for the log; raises where nothing is to."""
         if self.closing:
             raise UnavailableError("the server is going down")
-        request.state.sizes = {"texts": len(texts), "characters": sum(map(len, texts))}
-
-    def _limit(self, name: str, characters: int, most: int) -> None:
-        if characters > most:
-            message = f"{name}: {characters} characters, {most} are allowed"
-            raise ApiError(422, "too_long", message)
-
-    def _charge(self, request: Request, texts: Sequence[str], key: str | None = None) -> None:
         characters = sum(map(len, texts))
+        request.state.sizes = {"texts": len(texts), "characters": characters}
+        return characters
+
+    def _charge(self, request: Request, characters: int, key: str | None = None) -> None:
         self.clients.charge(request, characters, key)
         self._metrics.characters(characters)
 
@@ -98,6 +94,11 @@ class Desk:
         finally:
             working.cancel()
             leaving.cancel()
+
+
+def _check_length(name: str, characters: int, most: int) -> None:
+    if characters > most:
+        raise ApiError(422, "too_long", f"{name}: {characters} characters, {most} are allowed")
 
 
 async def _gone(request: Request) -> None:

@@ -1,7 +1,6 @@
 """The part of LibreTranslate's API that its clients need to translate."""
 
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from babel import Locale, UnknownLocaleError
 from fastapi import APIRouter, Request
@@ -128,11 +127,11 @@ def _refuse_strangers(request: Request, allowed_origins: tuple[str, ...]) -> Non
     Sec-Fetch-Site they say to addresses of https and of this machine alone.
     """
     headers = request.headers
-    origin = headers.get("origin")
-    own = headers.get("sec-fetch-site") == "same-origin" or (
-        origin is not None and urlsplit(origin).netloc == headers.get("host")
-    )
-    if origin is not None and not own and origin not in allowed_origins:
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    no_page = origin is None and site is None
+    host = (origin or "").partition("://")[2]
+    own = no_page or site in ("same-origin", "none") or host == headers.get("host")
+    if not own and origin not in allowed_origins:
         raise ApiError(403, "forbidden", "pages of other sites may not ask; see --allow_origin")
 
 

@@ -58,6 +58,8 @@ def test_a_page_of_another_site_cannot_send_forms(guarded: Any) -> None:
     # To an address of http that is not this machine's, browsers say the origin alone.
     assert post(Origin="https://stranger.example") == 403
     assert post(Origin="null") == 403
+    assert post(Origin="http://[") == 403
+    assert post(**{"Sec-Fetch-Site": "cross-site"}) == 403  # by a browser that hides the origin
     assert post(Origin=guarded.url) == 200
     assert post() == 200
 
