@@ -121,7 +121,11 @@ class CleaningConfig(Section):
         False, description="pairs with a side mostly in another script than its language's"
     )
     duplicates: bool = Field(False, description="pairs that came before")
-    leakage: bool = Field(True, description="pairs that the validation or test text has too")
+    leakage: bool = Field(
+        True,
+        description="pairs that the validation text, or a named corpus' test text, has too, both "
+        "sides the same",
+    )
 
 
 class TokenizerConfig(Section):

@@ -86,7 +86,7 @@ def test_two_workers_take_the_steps_of_one_process_and_one_of_them_writes(
     steps = {"training__max_steps": 20, "training__validation_steps": 15}
     finish(start(tmp_path / "one", {}, **steps))
     chief, other = workers(tmp_path / "two", **steps)
-    assert "2 device(s)" in finish(chief)
+    assert "2 CPU device(s)" in finish(chief)
     assert "val BLEU" not in finish(other)
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(two) == 20

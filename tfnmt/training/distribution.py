@@ -34,15 +34,20 @@ def make_strategy() -> tf.distribute.Strategy:
     if cluster.by_slurm():
         resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(port_base=PORT)
         return tf.distribute.MultiWorkerMirroredStrategy(resolver)
-    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    devices = tf.config.list_logical_devices(device_kind())
     if len(devices) == 1:
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
+def device_kind() -> str:
+    """What is trained on: `GPU` where TensorFlow sees one, else `CPU`."""
+    return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+
+
 def lanes_of(strategy: tf.distribute.Strategy) -> int:
     """The lanes of a replica: its share of the processors' on the same host, one on a GPU."""
-    if tf.config.list_logical_devices("GPU"):
+    if device_kind() == "GPU":
         return 1
     here = 1 if cluster.is_spread() else strategy.num_replicas_in_sync
     return max(LANES // here, 1)

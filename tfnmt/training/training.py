@@ -30,7 +30,13 @@ from tfnmt.training.checkpoints import (
     restore_checkpoint,
     save_weights,
 )
-from tfnmt.training.distribution import distribute_batches, lanes_of, make_strategy, together
+from tfnmt.training.distribution import (
+    device_kind,
+    distribute_batches,
+    lanes_of,
+    make_strategy,
+    together,
+)
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.validation import Evaluate, Judged, Validator
 from tfnmt.writing import write_atomically
@@ -218,7 +224,8 @@ def _announce(
         say(f"{left_out:,} pairs are longer than data.max_length and are left out")
     say(
         f"{transformer.count_params():,} parameters, {len(plan.rows):,} pairs, "
-        f"{plan.batches_per_epoch:,} batches a pass, {strategy.num_replicas_in_sync} device(s)"
+        f"{plan.batches_per_epoch:,} batches a pass, "
+        f"{strategy.num_replicas_in_sync} {device_kind()} device(s)"
     )
     if progress.step:
         say(f"going on after step {progress.step:,} of {training.run.path}")
