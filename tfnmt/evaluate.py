@@ -12,6 +12,7 @@ difference may be chance. --report writes a page of what is wrong, and where.
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +28,7 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_data_dir, define_search, run, search_changes
 from tfnmt.lanes import share_processors
-from tfnmt.progress import bar, say
+from tfnmt.progress import NotedLines, bar, say
 from tfnmt.writing import check_writable, write_atomically
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def main(values: Any, positional: list[str]) -> None:
     answers = _translate(values, model, text.sources)
     hypotheses = _texts(answers)
 
-    evaluation = _evaluate(values, model, text, hypotheses)
+    evaluation = _evaluate(values, model, text, answers)
     _print_scores(evaluation)
     other_answers = _translate(values, other, text.sources) if other else []
     if other:
@@ -112,6 +113,11 @@ def _read(values: Any, model: RunModel | ExportModel) -> TestSet:
     """What is scored, in the model's direction."""
     data = model.config.data
     if values.split:
+        if data.corpus is None and not model.knows_its_text:
+            raise UsageError(
+                f"--split={values.split}: an export or a bundle does not tell where its text lay; "
+                "give --test=SOURCE,TARGET"
+            )
         data_dir = data_folder(values.data_dir)
         corpus = open_corpus(data, model.config.training.seed, data_dir)
         split = split_name(data, corpus, values.split)
@@ -134,17 +140,27 @@ def _translate(
     answering = best(graphs["serving_default"])
     if values.report:
         answering = again(answering, graphs["align"])
-    answers = translate_lines(answering, windows(sources))
-    return list(bar(answers, "translating", "sentences", len(sources)))
+    translated = translate_lines(answering, windows(sources))
+    answers = list(bar(translated, "translating", "sentences", len(sources)))
+    longest = model.config.decoding.max_source_length
+    cut = NotedLines(
+        f"longer than {longest} pieces (decoding.max_source_length), cut there by {model.name}",
+        "what was cut off is missing in the scores",
+    )
+    with closing(cut):
+        for number, answer in enumerate(answers, start=1):
+            if answer.truncated:
+                cut.note(number)
+    return answers
 
 
 def _evaluate(
-    values: Any, model: RunModel | ExportModel, text: TestSet, hypotheses: Sequence[str]
+    values: Any, model: RunModel | ExportModel, text: TestSet, answers: Sequence["Answer"]
 ) -> dict[str, Any]:
     """The scores, and what they are of."""
     from tfnmt.evaluation.scores import scores
 
-    data = model.config.data
+    data, hypotheses = model.config.data, _texts(answers)
     evaluation: dict[str, Any] = dict(scores(hypotheses, text.references))
     if values.metric == "multi30k":
         evaluation["bleu_lc_tok"] = _literature(text, hypotheses, data.target)
@@ -155,6 +171,7 @@ def _evaluate(
         "target": data.target,
         "split": text.name,
         "sentences": len(text.pairs),
+        "truncated": sum(answer.truncated for answer in answers),
         **_settings(model),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -177,13 +194,8 @@ def _texts(answers: Sequence["Answer"]) -> list[str]:
 
 
 def _settings(model: RunModel | ExportModel) -> dict[str, Any]:
-    """What decides a model's translations."""
-    decoding = model.config.decoding
-    return {
-        "beam_size": decoding.beam_size,
-        "length_penalty": decoding.length_penalty,
-        "step": model.step,
-    }
+    """What decides a model's translations: its search, and the update that it is from."""
+    return {**model.config.decoding.model_dump(), "step": model.step}
 
 
 def _compare(

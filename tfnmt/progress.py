@@ -26,3 +26,31 @@ def bar(
         tqdm(items, desc=label, unit=f" {unit}", total=total, unit_scale=scale if scale > 1 else 0,
              leave=False, disable=None)
     )  # fmt: skip
+
+
+class NotedLines:
+    """Lines of which something is to be said when all are done: the first by number, and how many.
+
+    `what` is said of each, `advice` is what to do about it.
+    """
+
+    SHOWN = 5
+
+    def __init__(self, what: str, advice: str) -> None:
+        self.what = what
+        self.advice = advice
+        self.first: list[int] = []
+        self.count = 0
+
+    def note(self, number: int) -> None:
+        """Takes the number of a line; they rise."""
+        self.count += 1
+        if len(self.first) < self.SHOWN:
+            self.first.append(number)
+
+    def close(self) -> None:
+        """Says it, where there were any."""
+        if self.count:
+            more = ", ..." if self.count > len(self.first) else ""
+            numbers = ", ".join(map(str, self.first))
+            say(f"line {numbers}{more}: {self.what}; {self.count:,} in all; {self.advice}")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tfnmt import evaluate, train
+from tfnmt.config import DecodingConfig, dump_config
 from tfnmt.data import toy
 from tfnmt.errors import UsageError, UserError
 from tfnmt.run import Run
@@ -33,10 +34,11 @@ def test_an_evaluation_is_printed_written_and_kept(
     evaluation = json.loads((tmp_path / "e.json").read_text())
     assert Run(tiny_run).evaluations()[before:] == [evaluation]
     assert list(evaluation) == [
-        "bleu", "chrf", "ter", "model", "source", "target", "split", "sentences", "beam_size",
-        "length_penalty", "step", "date",
+        "bleu", "chrf", "ter", "model", "source", "target", "split", "sentences", "truncated",
+        *DecodingConfig.model_fields, "step", "date",
     ]  # fmt: skip
     assert evaluation["sentences"] == 30
+    assert evaluation["truncated"] == 0
     assert evaluation["beam_size"] == 2
     assert evaluation["step"] == 12
     assert "tok:13a" in evaluation["bleu"]["signature"]
@@ -44,6 +46,38 @@ def test_an_evaluation_is_printed_written_and_kept(
     printed = capsys.readouterr().out
     for label in ("BLEU", "chrF", "TER"):
         assert label in printed
+
+
+def test_lines_that_were_cut_are_told_and_counted(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (tmp_path / "t.en").read_text().splitlines()
+    lines[2] = " ".join([lines[2]] * 50)
+    (tmp_path / "t.en").write_text("".join(f"{line}\n" for line in lines))
+    call(evaluate, f"--model={tiny_run}", f"--test={files}", "--max_length=9",
+         f"--json={tmp_path / 'e.json'}")  # fmt: skip
+    evaluation = json.loads((tmp_path / "e.json").read_text())
+    assert evaluation["truncated"] == 1
+    assert evaluation["max_length"] == 9
+    assert "tfnmt: line 3: longer than 64 pieces" in capsys.readouterr().err
+
+
+def test_what_does_not_tell_where_its_text_lay_scores_no_split_of_it(
+    call: Call, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be another val.en in the folder."""
+    bundle = tmp_path / "bundle"
+    shutil.copytree(tiny_run, bundle)
+    own = {"corpus": None, "train": ("t.en", "t.de"), "val": ("val.en", "val.de")}
+    config = Run(tiny_run).config()
+    config = config.model_copy(update={"data": config.data.model_copy(update=own)})
+    (bundle / "config.yaml").write_text(dump_config(config))
+    (bundle / "model_card.json").write_text("{}")
+    for language in ("en", "de"):
+        (tmp_path / f"val.{language}").write_text("other\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"--split=val: .* give --test=SOURCE,TARGET"):
+        call(evaluate, f"--model={bundle}", "--split=val")
 
 
 def test_run_and_export_score_the_same(

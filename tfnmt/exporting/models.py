@@ -42,6 +42,11 @@ class RunModel:
         """The update that the weights are from."""
         return int(self.weights.parent.name)
 
+    @property
+    def knows_its_text(self) -> bool:
+        """Whether its configuration says where files of its own text lie: not that of a bundle."""
+        return not (self.run.path / CARD.name).is_file()
+
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
         """Its graphs, by the names that they have in an export, and `sample` and `alone`.
 
@@ -81,6 +86,11 @@ class ExportModel:
     def step(self) -> int:
         """The update that the weights are from."""
         return int(self.card["step"])
+
+    @property
+    def knows_its_text(self) -> bool:
+        """Not where the files of its own text lay: its card has their names alone."""
+        return False
 
     @property
     def config(self) -> Config:
@@ -149,8 +159,14 @@ def find_version(path: Path) -> Path | None:
     """The SavedModel in a folder: itself, or its highest version; None where it is no export."""
     if (path / SAVED_MODEL).is_file():
         return path
-    found = [file.parent for file in path.glob(f"*/{SAVED_MODEL}") if file.parent.name.isdigit()]
-    return max(found, key=lambda folder: int(folder.name), default=None)
+    versions = versions_in(path)
+    return path / str(versions[-1]) if versions else None
+
+
+def versions_in(folder: Path) -> list[int]:
+    """The numbers of the versions in a folder, rising: what a server takes for one, no other."""
+    names = [file.parent.name for file in folder.glob(f"*/{SAVED_MODEL}")]
+    return sorted(int(name) for name in names if name.isdecimal() and str(int(name)) == name)
 
 
 def _read_card(version: Path) -> dict[str, Any]:

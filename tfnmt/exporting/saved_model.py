@@ -14,7 +14,7 @@ from tfnmt.decoding.text import TEXT
 from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UsageError
 from tfnmt.exporting import fresh, replay
-from tfnmt.exporting.models import CARD
+from tfnmt.exporting.models import CARD, versions_in
 from tfnmt.exporting.parity import calls_of, certify
 from tfnmt.exporting.processes import fresh_process
 from tfnmt.exporting.warmup import check_warmup, write_warmup
@@ -71,15 +71,9 @@ def publish(
 
 
 def next_version(folder: Path) -> int:
-    """The first number above those that are there."""
-    return max(versions(folder), default=0) + 1
-
-
-def versions(folder: Path) -> list[int]:
-    """The numbers of the versions below a folder, rising."""
-    if not folder.is_dir():
-        return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+    """The first number above those that are there, whatever has them for a name."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=0) + 1
 
 
 def check_free(path: Path) -> None:
@@ -90,7 +84,7 @@ def check_free(path: Path) -> None:
 
 def check_kept(path: Path, keep: int) -> None:
     """Refuses a version that `remove_old` would remove again, for it keeps the highest ones."""
-    higher = [version for version in versions(path.parent) if version > int(path.name)]
+    higher = [version for version in versions_in(path.parent) if version > int(path.name)]
     if len(higher) >= keep:
         raise UsageError(
             f"--keep={keep}: would remove version {path.name} itself, for there is {higher[-1]}; "
@@ -100,7 +94,7 @@ def check_kept(path: Path, keep: int) -> None:
 
 def remove_old(folder: Path, keep: int) -> list[int]:
     """Removes all but the highest versions; returns their numbers."""
-    old = versions(folder)[:-keep]
+    old = versions_in(folder)[:-keep]
     for version in old:
         # Out of the server's sight at once, for it must not see half a version.
         aside = (folder / str(version)).rename(folder / f".{version}.removed")

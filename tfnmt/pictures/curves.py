@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from tfnmt.config import DecodingConfig
 from tfnmt.errors import UserError
 from tfnmt.pictures.fonts import drawable
 from tfnmt.pictures.style import FRAME, PALETTE, TEXT_SIZE, styled
@@ -57,8 +58,9 @@ def read_curves(run: Run, split: str = "val") -> Curves:
     if not points[LOSS]:
         raise UserError(f"{run.logs}: no curves there; train the run first")
     scored: dict[int, dict[int, float]] = {}
+    decoding = run.config().decoding
     for evaluation in run.evaluations():
-        if evaluation["split"] == split:
+        if evaluation["split"] == split and _searched_alike(evaluation, decoding):
             of_beam = scored.setdefault(evaluation["beam_size"], {})
             of_beam[evaluation["step"]] = evaluation["bleu"]["score"]
     return Curves(
@@ -66,6 +68,15 @@ def read_curves(run: Run, split: str = "val") -> Curves:
         _series(points[LOSS]),
         _series(points[BLEU] | run.validations()),
         {beam_size: _series(scored[beam_size]) for beam_size in sorted(scored)},
+    )
+
+
+def _searched_alike(evaluation: dict[str, Any], decoding: DecodingConfig) -> bool:
+    """Whether it was searched for as the run is set to, but for the beam."""
+    return all(
+        evaluation.get(key, value) == value
+        for key, value in decoding.model_dump().items()
+        if key != "beam_size"
     )
 
 

@@ -16,6 +16,7 @@ from tfnmt import export
 from tfnmt.data import toy
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.errors import UsageError, UserError
+from tfnmt.exporting.models import find_version, versions_in
 from tfnmt.run import Run
 
 Call = Callable[..., None]
@@ -185,13 +186,20 @@ def test_the_next_export_is_the_next_version_and_old_ones_go(
 ) -> None:
     for version in ("3", "7"):
         (tmp_path / version).mkdir()
+        (tmp_path / version / "saved_model.pb").write_text("")
+    for other in ("2024", "0005", "\N{SUPERSCRIPT TWO}"):
+        (tmp_path / other).mkdir()  # no versions: a year's folder, another's numbers
+    (tmp_path / "0005" / "saved_model.pb").write_text("")
     with pytest.raises(UsageError, match=r"--version=7: .*/7 is there already"):
         call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--version=7")
     with pytest.raises(UsageError, match=r"--keep=1: would remove version 5 itself, .* is 7;"):
         call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--version=5", "--keep=1")
     call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--keep=2")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["7", "8"]
-    assert (tmp_path / "8" / "saved_model.pb").is_file()
+    assert versions_in(tmp_path) == [7, 2025]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "7", "2025", "2024", "0005", "\N{SUPERSCRIPT TWO}",
+    }  # fmt: skip
+    assert find_version(tmp_path) == tmp_path / "2025"
 
 
 def test_a_folder_that_cannot_be_written_is_told(

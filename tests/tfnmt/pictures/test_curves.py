@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfnmt.config import build_config, dump_config
 from tfnmt.errors import UserError
 from tfnmt.pictures.curves import Curves, Series, draw_beside, draw_curves, read_curves
 from tfnmt.run import Run
@@ -26,6 +27,7 @@ def evaluation(split: str, beam_size: int, step: int, bleu: float) -> dict[str, 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
+    (tmp_path / "config.yaml").write_text(dump_config(build_config({})))
     return Run(tmp_path)
 
 
@@ -41,6 +43,14 @@ def test_curves_are_what_was_logged_and_scored(run: Run) -> None:
     np.testing.assert_array_equal(curves.bleu, [[60, 120], [10, 20]])
     assert list(curves.scored) == [1, 4]
     np.testing.assert_array_equal(curves.scored[4], [[120], [21]])
+
+
+def test_an_evaluation_that_searched_otherwise_is_no_point(run: Run) -> None:
+    log(run, "train/loss", {50: 6.0})
+    run.append_evaluation(evaluation("val", 4, 120, 21.0) | {"max_length": None})
+    for change in ({"max_length": 5}, {"length_penalty": 2.0}):
+        run.append_evaluation(evaluation("val", 4, 120, 1.0) | change)
+    np.testing.assert_array_equal(read_curves(run).scored[4], [[120], [21]])
 
 
 def test_bleu_that_only_tensorboard_has_counts_too(run: Run) -> None:
