@@ -276,7 +276,8 @@ class DecodingConfig(Section):
     @property
     def longest(self) -> int:
         """The most pieces that any translation may have, eos counted."""
-        return self.max_length or self.max_source_length + self.max_extra_length
+        most = self.max_length or self.max_source_length + self.max_extra_length
+        return max(most, self.min_length + 1)
 
     def _contradictions(self) -> Iterator[str]:
         if self.max_length is not None and self.max_length <= self.min_length:

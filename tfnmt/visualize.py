@@ -186,7 +186,7 @@ def _attention(values: Any, text: str) -> "Figure":
     inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
     look = inspector.look(text, target)
     if SHOWN_PIECES in (len(look.source), len(look.target)):
-        say(f"only the first {SHOWN_PIECES} pieces are drawn")
+        say(f"no more than the first {SHOWN_PIECES} pieces are drawn")
     queries, keys = _sides(look, values.kind)
     weights = getattr(look, values.kind)[layer - 1]
     title = f"{KINDS[values.kind]}, layer {layer}"

@@ -38,6 +38,7 @@ ask() {
 rows=
 count=0
 while IFS= read -r line || [ -n "$line" ]; do
+    line=${line%$'\r'}
     # As base64 any text is safe inside JSON.
     rows+=${rows:+,}{\"b64\":\"$(printf %s "$line" | base64 | tr -d '\n')\"}
     count=$((count + 1))

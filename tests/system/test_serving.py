@@ -481,6 +481,14 @@ def test_a_client_translates_arguments_and_lines(
     assert done.stdout.splitlines() == expected
 
 
+def test_a_client_reads_lines_that_end_as_windows_ends_them(
+    server: Server, client: Callable[..., Any]
+) -> None:
+    (expected,) = server.predict(instances=TEXTS[:1])
+    done = client(server, lines=f"{TEXTS[0]}\r\n")
+    assert done.stdout.splitlines() == [expected["translation"]]
+
+
 def test_a_client_says_what_is_wrong_in_a_line(server: Server, client: Callable[..., Any]) -> None:
     unknown = Server(f"{server.url}-nosuch", server.grpc)
     done = client(unknown, "a")

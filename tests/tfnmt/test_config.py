@@ -389,6 +389,13 @@ def test_the_papers_models_are_the_papers(name: str, values: dict[str, Any]) -> 
     assert {key: found[key] for key in values} == values
 
 
+def test_the_longest_translation_has_room_for_the_least_pieces_and_an_eos() -> None:
+    search = {"max_source_length": 20, "max_extra_length": 10}
+    assert build_config({"decoding": search}).decoding.longest == 30
+    assert build_config({"decoding": {**search, "max_length": 7}}).decoding.longest == 7
+    assert build_config({"decoding": {**search, "min_length": 40}}).decoding.longest == 41
+
+
 def test_layer_norm_has_the_epsilon_of_other_engines() -> None:
     assert Config().model.norm_epsilon == 1e-6
 

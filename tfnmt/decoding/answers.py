@@ -47,6 +47,11 @@ class Row(NamedTuple):
     text: str
 
 
+def one_line(text: str) -> str:
+    """A line's translation is a line: byte pieces can spell a line break."""
+    return text.replace("\n", " ").replace("\r", " ")
+
+
 Answering = Callable[[Sequence[Row]], list[Answer]]
 """Translates some rows together; each answer is that of its row alone."""
 
@@ -77,8 +82,8 @@ def several(signatures: Signatures, count: int) -> Answering:
         answer = signatures["nbest"](text=_texts(rows))
         found = {name: value.numpy() for name, value in answer.items()}
         lists = [
-            [Hypothesis(_line(text), float(score)) for text, score in zip(*both, strict=True)
-             if score > MISSING][:count]
+            [Hypothesis(one_line(text.decode()), float(score))
+             for text, score in zip(*both, strict=True) if score > MISSING][:count]
             for both in zip(found["translations"], found["scores"], strict=True)
         ]  # fmt: skip
         return read_again(
@@ -139,7 +144,7 @@ def _read(align: Signature, texts: list[str], translations: list[str]) -> list[R
 def _single(found: dict[str, Tensor]) -> list[Answer]:
     columns = (found[name].numpy() for name in ("translation", "score", "truncated"))
     return [
-        Answer((Hypothesis(_line(text), float(score)),), bool(truncated))
+        Answer((Hypothesis(one_line(text.decode()), float(score)),), bool(truncated))
         for text, score, truncated in zip(*columns, strict=True)
     ]
 
@@ -151,8 +156,3 @@ def _texts(rows: Sequence[Row]) -> Tensor:
 def to_tensor(texts: list[str]) -> Tensor:
     """Strings as TensorFlow has them, [B]; half of a surrogate pair becomes a question mark."""
     return tf.constant([text.encode(errors="replace") for text in texts], tf.string)
-
-
-def _line(text: bytes) -> str:
-    """Byte pieces can spell a line break; a line's translation is a line."""
-    return text.decode().replace("\n", " ").replace("\r", " ")

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 import sentencex
 
-from tfnmt.decoding.answers import Answer, Hypothesis
+from tfnmt.decoding.answers import Answer, Hypothesis, one_line
 
 Split = Callable[[str], list[str]]
 """A line -> its parts in order: texts to translate, and white space between them."""
@@ -44,7 +44,7 @@ def join(parts: Sequence[str], answers: Iterator[Answer]) -> Answer:
     if len(sentences) == 1 == len(parts):
         return sentences[0]
     texts = (
-        part if answer is None else answer.best.text
+        one_line(part) if answer is None else answer.best.text
         for part, answer in zip(parts, answered, strict=True)
     )
     log_probs = (log_prob for answer in sentences for log_prob in answer.best.token_log_probs)

@@ -115,7 +115,8 @@ def make_spec(transformer: "Transformer", config: Config, pieces: list[str]) -> 
     spec.register_target_vocabulary(pieces)
     _set_encoder(spec.encoder, transformer)
     _set_decoder(spec.decoder, transformer)
-    positions = _positions(max(POSITIONS, config.decoding.longest), config.model.d_model)
+    longest = max(POSITIONS, config.decoding.longest, config.decoding.max_source_length)
+    positions = _positions(longest, config.model.d_model)
     for side in (spec.encoder, spec.decoder):
         side.position_encodings.encodings = positions
     return spec

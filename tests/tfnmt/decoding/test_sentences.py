@@ -93,6 +93,11 @@ def test_white_space_stays_between_the_answers() -> None:
     assert next(answers).best.text == "left"  # one for each text, no more
 
 
+def test_a_line_stays_a_line_whatever_white_space_is_in_it() -> None:
+    joined = join(["One.", "\r\n", "Two."], iter([answer("EINS.", -1.0), answer("ZWEI.", -3.0)]))
+    assert joined.best.text == "EINS.  ZWEI."
+
+
 def test_the_score_is_the_mean_and_log_probs_follow_one_another() -> None:
     answers = [answer("A", -1.0, -0.1, -0.2), answer("B", -2.0, -0.3), answer("C", -6.0)]
     joined = join(["a", " ", "b", " ", "c"], iter(answers))
