@@ -23,11 +23,6 @@ def write_lines(lines: Iterable[str], path: str | None) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def is_special(path: Path) -> bool:
-    """Whether there is something to write to that is no file: a pipe, /dev/null."""
-    return path.exists() and not (path.is_file() or path.is_dir())
-
-
 class GrowingFile:
     """A file that appears when it is whole, and whose writer may be killed and started again.
 
@@ -62,16 +57,19 @@ class GrowingFile:
             raise UserError(f"{self.path}: another process is writing it; wait for it") from error
         return lock
 
-    def begin(self, job: dict[str, Any]) -> None:
-        """Leaves nothing of what was done before."""
-        self.partial.unlink(missing_ok=True)
-        self.job_path.write_text(json.dumps(job))
+    def begin(self, job: dict[str, Any]) -> int:
+        """Leaves nothing of what was done before: 0 lines."""
+        try:
+            self.partial.unlink(missing_ok=True)
+            self.job_path.write_text(json.dumps(job))
+        except OSError as error:
+            raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
+        return 0
 
     def resume(self, job: dict[str, Any]) -> int:
         """The number of lines that are done; half a line, which a kill may leave, is cut off."""
         if not self.partial.is_file():
-            self.begin(job)
-            return 0
+            return self.begin(job)
         theirs = _read(self.job_path)
         differing = [key for key, value in job.items() if theirs.get(key) != value]
         if differing:

@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.data.files import Pair, open_bytes, read_lines
+from tfnmt.data.files import Pair, check_plain, check_readable, read_lines
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import find_folder, find_run
 from tfnmt.flags import run
@@ -35,14 +35,14 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model and --input: give both, and nothing else; see --help")
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
     model = find_run(find_folder(values.model), changes)
-    with open_bytes(Path(values.input)):  # what cannot be read is told before TensorFlow comes
-        pairs = _pairs(Path(values.input))
+    check_readable(Path(values.input))
+    check_plain(values.output)
     translator = model.load_translator()
 
     from tfnmt.decoding.scorer import Scorer
 
     scorer = Scorer(translator)
-    scored = bar(scorer.score(pairs), "scoring", "lines")
+    scored = bar(scorer.score(_pairs(Path(values.input))), "scoring", "lines")
     lines = (f"{log_prob:.4f}\t{score:.4f}\t{tokens}" for log_prob, score, tokens in scored)
     write_lines(lines, values.output)
     if scorer.cut:

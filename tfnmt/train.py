@@ -3,8 +3,8 @@
     python -m tfnmt.train --dataset=multi30k [--source=en] [--target=de]
     python -m tfnmt.train --train=my.en,my.de [--val=dev.en,dev.de]
 
-The run folder is runs/<dataset>-<source>-<target>; with --train the name of the first file stands for
-the dataset: runs/my-en-de. The same command again goes on where it stopped.
+The run folder is runs/<dataset>-<source>-<target>; with --train the name of the first file stands
+for the dataset: runs/my-en-de. The same command again goes on where it stopped.
 Settings come from the preset of --dataset (or --config), then flags, then --set.
 """
 

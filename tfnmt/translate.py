@@ -12,23 +12,24 @@ score and the log probability of each piece, whether the line was cut, and what 
 import json
 import math
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from absl import flags
 
 from tfnmt.config import SamplingConfig
-from tfnmt.data.files import decode_lines, open_bytes, read_lines
+from tfnmt.data.files import check_plain, check_readable, decode_lines, open_bytes, read_lines
 from tfnmt.errors import UsageError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
 from tfnmt.flags import define_search, run, search_changes
 from tfnmt.lanes import share_processors
-from tfnmt.output import GrowingFile, is_special, write_lines
-from tfnmt.progress import bar, say
+from tfnmt.output import GrowingFile, write_lines
+from tfnmt.progress import NotedLines, bar, say
 from tfnmt.quiet import expect_few_rows
+from tfnmt.writing import is_special
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Answer, Answering
@@ -66,17 +67,17 @@ flags.DEFINE_integer("seed", 1, "of --sample", 0, flag_values=FLAGS)
 define_search(FLAGS)
 
 SAMPLING = ("temperature", "top_k", "top_p")
-SHOWN_CUTS = 5
 
 
 def main(values: Any, positional: list[str]) -> None:
     """Translates what is given as arguments, in a file, or on stdin."""
     _check(values, positional)
     if values.input:
-        _check_readable(Path(values.input))
+        check_readable(Path(values.input))
+    check_plain(values.output)
     model = find_model(values.model, search_changes(values))
     _check_model(values, model)
-    if positional or (not values.input and sys.stdin.isatty()):
+    if positional or (not values.input and _stdin().isatty()):
         expect_few_rows()
     else:
         share_processors()
@@ -91,16 +92,24 @@ def _write_file(values: Any, model: RunModel | ExportModel, texts: list[str]) ->
     """Translates to a file, or goes on with it."""
     file, job = GrowingFile(Path(values.output)), _job(values, model)
     if values.resume and file.finished:
+        _check_finished(file.path, Path(values.input))
         say(f"{file.path}: this translation is finished; without --resume it is made anew")
         return
     with file.held():
-        done = file.resume(job) if values.resume else 0
-        if not values.resume:
-            file.begin(job)
+        done = file.resume(job) if values.resume else file.begin(job)
         if done:
             say(f"{done:,} lines are done")
         with closing(_translate(values, model, _lines(texts, values.input), done)) as lines:
             file.write(lines)
+
+
+def _check_finished(output: Path, source: Path) -> None:
+    """Refuses to take for finished what was made of another text; of a model nothing is left."""
+    if source.stat().st_mtime_ns > output.stat().st_mtime_ns:
+        raise UsageError(
+            f"--resume: {source} is newer than {output}, which is finished; translate it anew "
+            "without --resume, or to another --output"
+        )
 
 
 def _check(values: Any, positional: list[str]) -> None:
@@ -129,13 +138,6 @@ def _check(values: Any, positional: list[str]) -> None:
         raise UsageError(*problems)
 
 
-def _check_readable(path: Path) -> None:
-    """A file that cannot be read is told of at once; a pipe can be opened only once."""
-    if not is_special(path):
-        with open_bytes(path):
-            pass
-
-
 def _check_model(values: Any, model: RunModel | ExportModel) -> None:
     """What the model cannot do is said before it is loaded."""
     beam_size = model.config.decoding.beam_size
@@ -160,18 +162,34 @@ def _translate(
     from tfnmt.decoding.sentences import by_sentences, whole
 
     split = by_sentences(model.config.data.source) if values.split_sentences else whole
-    rest = islice(lines, done, None)
+    longest = model.config.decoding.max_source_length
+    cut = NotedLines(
+        f"longer than {longest} pieces (decoding.max_source_length), cut there",
+        "--split_sentences translates sentence by sentence",
+    )
+    replaced = NotedLines(
+        "has U+FFFD, which is read where bytes are not UTF-8",
+        "convert such text, with iconv for instance",
+    )
+    rest = islice(_noting(replaced, lines), done, None)
     text = windows(rest) if values.input else arriving(rest)
     answers = translate_lines(answering, text, split, done)
     if values.input and values.output:
         path = Path(values.input)
         total = None if is_special(path) else _count_lines(path) - done
         answers = bar(answers, "translating", "lines", total)
-    with closing(_Cuts(model.config.decoding.max_source_length)) as cuts:
+    with closing(replaced), closing(cut):
         for number, answer in enumerate(answers, start=done + 1):
             if answer.truncated:
-                cuts.note(number)
+                cut.note(number)
             yield _shown(values, answer)
+
+
+def _noting(replaced: NotedLines, lines: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if "\ufffd" in line:
+            replaced.note(number)
+        yield line
 
 
 def _answering(values: Any, model: RunModel | ExportModel) -> "Answering":
@@ -214,40 +232,23 @@ def _shown(values: Any, answer: "Answer") -> str:
     return f"{answer.best.score:.4f}\t{answer.best.text}" if values.scores else answer.best.text
 
 
-class _Cuts:
-    """Lines that were longer than is read: they are named when all is done."""
-
-    def __init__(self, max_length: int) -> None:
-        self.max_length = max_length
-        self.first: list[int] = []
-        self.count = 0
-
-    def note(self, number: int) -> None:
-        self.count += 1
-        if len(self.first) < SHOWN_CUTS:
-            self.first.append(number)
-
-    def close(self) -> None:
-        if self.count:
-            more = ", ..." if self.count > len(self.first) else ""
-            say(
-                f"line {', '.join(map(str, self.first))}{more}: longer than {self.max_length} "
-                f"pieces (decoding.max_source_length), cut there; {self.count:,} in all; "
-                "--split_sentences translates sentence by sentence"
-            )
-
-
 def _lines(texts: list[str], path: str | None) -> Iterable[str]:
     """What to translate."""
     if texts:
         return texts
     if path is not None:
         return read_lines(Path(path), errors="replace")
-    if sys.stdin.isatty():
+    if _stdin().isatty():
         say("reading lines from the terminal; Ctrl-D ends them")
     # Not sys.stdin.buffer: a thread that waits there would not let Python end.
-    stdin = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+    stdin = open(_stdin().fileno(), "rb", closefd=False)  # noqa: SIM115
     return decode_lines(stdin, "stdin", errors="replace")
+
+
+def _stdin() -> TextIO:
+    if sys.stdin is None:  # as a daemon may be started
+        raise UsageError("stdin: closed; give texts or --input")
+    return sys.stdin
 
 
 def _count_lines(path: Path) -> int:

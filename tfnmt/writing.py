@@ -12,6 +12,11 @@ from tfnmt.errors import UserError
 from tfnmt.progress import say
 
 
+def is_special(path: Path) -> bool:
+    """Whether there is something to read or write that is no file: a pipe, /dev/null."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
     """Gives a path beside `path` to write to, and renames it there if nothing went wrong.
@@ -19,8 +24,7 @@ def written_aside(path: Path) -> Iterator[Path]:
     Works for a file and for a folder that is not there yet; on an error nothing remains. A link is
     followed; what is neither file nor folder, /dev/null for one, is written to as it is.
     """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if is_special(path):
         try:
             yield path
         except BrokenPipeError:  # who read has enough
@@ -28,6 +32,7 @@ def written_aside(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise UserError(f"{path}: {error.strerror or error}") from error
         return
+    path = Path(os.path.realpath(path))
     aside = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,11 +54,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def check_writable(path: Path) -> None:
     """Raises where `write_atomically` could not write: to be told before the work, not after it."""
+    if is_special(path):
+        return
     path = Path(os.path.realpath(path))
     if path.is_dir():
         raise UserError(f"{path}: a folder; name a file")
-    if path.exists() and not path.is_file():
-        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):

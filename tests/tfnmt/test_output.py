@@ -1,6 +1,7 @@
 """A file that grows, and whose writer may be killed."""
 
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.output import GrowingFile, is_special, write_lines
+from tfnmt.output import GrowingFile, write_lines
 
 JOB = {"model": "run", "step": 3, "--seed": 1, "--prefix": None}
 
@@ -199,11 +200,20 @@ def test_lines_go_to_stdout_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == ["one\n", "one\nzwölf\n"]
 
 
-def test_what_is_no_file_is_special(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert is_special(Path("/dev/null"))
-    assert not any(map(is_special, (tmp_path, tmp_path / "file", tmp_path / "missing")))
+def test_lines_go_into_a_pipe_that_the_system_names() -> None:
+    """As `--output=>(gzip > lines.gz)` and `--output=/dev/stdout | cat` name one."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as lines:
+        with os.fdopen(writer, "w"):
+            write_lines(["one", "two"], f"/dev/fd/{writer}")
+        assert lines.read() == "one\ntwo\n"
     write_lines(["one"], "/dev/null")
+
+
+def test_where_there_is_no_room_for_the_job_nothing_was_written(file: GrowingFile) -> None:
+    file.job_path.symlink_to("/dev/full")
+    with pytest.raises(UserError, match=r"out: No space left on device; nothing was written$"):
+        file.begin(JOB)
 
 
 def test_what_is_full_is_told(capfd: pytest.CaptureFixture[str]) -> None:

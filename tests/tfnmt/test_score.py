@@ -1,3 +1,5 @@
+import os
+import threading
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -58,3 +60,15 @@ def test_a_line_without_a_tab_is_named(call: Call, tiny_run: Path, tmp_path: Pat
         call(score, f"--model={tiny_run}", f"--input={tmp_path / 'in'}")
     with pytest.raises(UsageError, match="--model and --input: give both"):
         call(score, f"--model={tiny_run}")
+
+
+def test_a_pipe_can_be_scored(
+    call: Call, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=tsv, args=[pipe, PAIRS], daemon=True)
+    writer.start()
+    call(score, f"--model={tiny_run}", f"--input={pipe}")
+    writer.join(10)
+    assert len(scored(capsys.readouterr().out)) == len(PAIRS)

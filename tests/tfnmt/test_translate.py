@@ -83,6 +83,7 @@ def test_whatever_comes_in_as_many_lines_come_out(
         empty = name in ("spaces alone", "nothing", "a byte order mark")
         assert (line == "") == empty, name
     assert "tfnmt: line 7, 8: longer than 64 pieces" in errors
+    assert "tfnmt: line 2: has U+FFFD, which is read where bytes are not UTF-8; 1 in all" in errors
 
 
 def test_a_million_empty_lines_stay_empty(call: Call, tiny_run: Path, tmp_path: Path) -> None:
@@ -293,6 +294,19 @@ def test_what_cannot_be_is_refused(
         call(translate, f"--model={tiny_run}", *arguments, "a")
 
 
+def test_what_is_written_is_not_packed(call: Call, tiny_run: Path) -> None:
+    with pytest.raises(UsageError, match=r"--output=lines\.de\.gz: what is written is not packed"):
+        call(translate, f"--model={tiny_run}", "--output=lines.de.gz", "a")
+
+
+def test_without_stdin_texts_or_a_file_are_asked_for(
+    call: Call, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it where it is closed
+    with pytest.raises(UsageError, match="stdin: closed; give texts or --input"):
+        call(translate, f"--model={tiny_run}")
+
+
 def test_what_an_export_cannot_do_is_refused(call: Call, tiny_export: Path) -> None:
     with pytest.raises(UsageError, match="--sample: an export does not know it; give the run"):
         call(translate, f"--model={tiny_export}", "--sample", "a")
@@ -325,6 +339,12 @@ def test_what_is_done_is_not_done_again(
     assert (tmp_path / "out").read_text().splitlines() == ["one", "two", *whole[2:]]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
+    later = file.path.stat().st_mtime_ns + 10**9
+    os.utime(tmp_path / "in", ns=(later, later))
+    with pytest.raises(UsageError, match=r"--resume: .*in is newer than .*out, which is finished"):
+        call(translate, *arguments, "--resume")
+    (job,) = seen_jobs(file, lambda: call(translate, *arguments))
+
     file.begin(job | {"--seed": 7, "size of the input": 3})
     file.partial.write_text("one\n")
     with pytest.raises(UsageError, match=r"begun with another --seed, size of the input; go on"):
@@ -334,7 +354,12 @@ def test_what_is_done_is_not_done_again(
 def seen_jobs(file: GrowingFile, work: Callable[[], None]) -> list[dict[str, Any]]:
     """The jobs that are noted while something works."""
     seen, begin = [], GrowingFile.begin
+
+    def noted(file: GrowingFile, job: dict[str, Any]) -> int:
+        seen.append(job)
+        return begin(file, job)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GrowingFile, "begin", lambda self, job: (seen.append(job), begin(self, job)))
+        patch.setattr(GrowingFile, "begin", noted)
         work()
     return seen

@@ -1,9 +1,16 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from tfnmt.errors import UserError
-from tfnmt.writing import check_room, check_writable, write_atomically, written_aside
+from tfnmt.writing import (
+    check_room,
+    check_writable,
+    is_special,
+    write_atomically,
+    written_aside,
+)
 
 
 def break_off(path: Path, error: type[BaseException]) -> None:
@@ -113,3 +120,16 @@ def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path: 
 def test_where_there_is_room_checking_leaves_nothing(tmp_path: Path) -> None:
     check_room(tmp_path, 1_000_000)
     assert names(tmp_path) == []
+
+
+def test_what_is_no_file_is_special_and_can_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert not any(map(is_special, (tmp_path, tmp_path / "file", tmp_path / "missing")))
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as content:
+        with os.fdopen(writer):
+            pipe = Path(f"/dev/fd/{writer}")
+            assert is_special(pipe)
+            check_writable(pipe)
+            write_atomically(pipe, b"through")
+        assert content.read() == b"through"

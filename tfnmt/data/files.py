@@ -9,7 +9,8 @@ from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
 
-from tfnmt.errors import UserError
+from tfnmt.errors import UsageError, UserError
+from tfnmt.writing import is_special
 
 Pair = tuple[str, str]
 
@@ -31,6 +32,22 @@ def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
         raise UserError(f"{path}: {what}; download or compress it again") from error
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; expected UTF-8 text there") from error
+
+
+def check_readable(path: Path) -> None:
+    """Raises at once what reading would raise later; a pipe, which opens but once, is let be."""
+    if not is_special(path):
+        with open_bytes(path):
+            pass
+
+
+def check_plain(output: str | None) -> None:
+    """Refuses to write to a name that would be read as packed: lines are written as they are."""
+    if output is not None and unpacked_name(Path(output)) != Path(output):
+        raise UsageError(
+            f"--output={output}: what is written is not packed; leave --output out, and send it "
+            f"through gzip > {output}"
+        )
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
