@@ -1,8 +1,9 @@
 """The hosts of a training: what TF_CONFIG or Slurm tells, before TensorFlow is imported."""
 
-import json
 import os
-from typing import Any
+from typing import Self
+
+from pydantic import BaseModel, ValidationError, model_validator
 
 from tfnmt.errors import UsageError
 
@@ -26,26 +27,39 @@ def is_chief() -> bool:
     """Whether this process writes: the only one, or the first of several."""
     if by_slurm():
         return os.environ.get("SLURM_PROCID", "0") == "0"
-    config = _tf_config()
-    if len(_workers(config)) < 2:
+    cluster, task = (config := _tf_config()).cluster, config.task
+    if len(_workers(config)) < 2 or task is None:
         return True
-    task = config.get("task", {})
-    has_chief = "chief" in config["cluster"]
-    return task.get("type") == "chief" or (not has_chief and task.get("index") == 0)
+    return task.type == "chief" or ("chief" not in cluster and task.index == 0)
 
 
-def _workers(config: Any) -> list[str]:
-    cluster: dict[str, list[str]] = config.get("cluster", {})
-    return cluster.get("chief", []) + cluster.get("worker", [])
+class _Task(BaseModel):
+    type: str
+    index: int  # TensorFlow takes "0" as well, and so does this
 
 
-def _tf_config() -> Any:
-    text = os.environ.get("TF_CONFIG", "{}")
+class _TFConfig(BaseModel):
+    cluster: dict[str, list[str]] = {}
+    task: _Task | None = None
+
+    @model_validator(mode="after")
+    def _knows_its_task(self) -> Self:
+        if len(_workers(self)) > 1 and self.task is None:
+            raise ValueError("task is missing: which of the workers this is")
+        return self
+
+
+def _workers(config: _TFConfig) -> list[str]:
+    return config.cluster.get("chief", []) + config.cluster.get("worker", [])
+
+
+def _tf_config() -> _TFConfig:
     try:
-        config = json.loads(text)
-    except ValueError as error:
+        return _TFConfig.model_validate_json(os.environ.get("TF_CONFIG") or "{}")
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
         raise UsageError(
-            f"TF_CONFIG: not JSON ({error}); it names the cluster and this task, see "
-            "docs/multi-host.md"
+            f"TF_CONFIG: {where and f'{where}: '}{first['msg']}; it names the cluster and this "
+            "task, see docs/multi-host.md"
         ) from error
-    return config if isinstance(config, dict) else {}

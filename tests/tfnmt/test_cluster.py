@@ -57,7 +57,30 @@ def test_slurm_tells_by_the_number_of_the_process(
     assert is_chief() == (number == 0)
 
 
-def test_what_is_not_json_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_CONFIG", "{cluster")
-    with pytest.raises(UsageError, match=r"TF_CONFIG: not JSON .*docs/multi-host.md"):
+@pytest.mark.parametrize("index", [0, "0"])
+def test_the_first_worker_writes_however_its_number_is_written(
+    monkeypatch: pytest.MonkeyPatch, index: int | str
+) -> None:
+    """TensorFlow takes a number between quotation marks too."""
+    config = {"cluster": WORKERS, "task": {"type": "worker", "index": index}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    assert is_chief()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{cluster", "Invalid JSON"),
+        ("[]", "an object"),
+        ('{"cluster": ["a", "b"]}', "cluster: "),
+        ('{"cluster": {"worker": "a:1"}}', "cluster.worker: "),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "task is missing: which of the workers"),
+        ('{"task": {"type": "worker", "index": "first"}}', "task.index: "),
+    ],
+)
+def test_what_tells_no_cluster_is_told(
+    monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(UsageError, match=rf"^TF_CONFIG: .*{message}.*docs/multi-host.md"):
         is_spread()
