@@ -327,10 +327,24 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in _presets_folder().glob("*.yaml"))
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which YAML's readers take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value} stands there twice", key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def read_tree(path: Path) -> Tree:
     """A YAML file as nested dictionaries."""
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a YAML file") from error
     except (yaml.YAMLError, ValueError) as error:
@@ -403,6 +417,9 @@ ENDS = tuple(
     for key in ("max_steps", "max_epochs", "max_tokens", "max_minutes", "patience")
 )
 """Keys that say when a training ends, and nothing of what it does until then."""
+
+MAY_CHANGE = (*ENDS, "training.device_tokens")
+"""Keys that a run may go on with other values of: its updates stay what they are."""
 
 
 def differing_keys(config: Config, other: Config) -> list[str]:

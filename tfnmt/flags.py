@@ -103,7 +103,7 @@ def discard_stdout() -> None:
 def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
     """The positional arguments; absl's complaints as a UsageError."""
     try:
-        return list(values(["tfnmt", *arguments])[1:])
+        positional = list(values(["tfnmt", *arguments])[1:])
     except flags.UnrecognizedFlagError as error:
         flag = f"--{error.flagname}"
         hint = nearest(flag, (f"--{name}" for name in values))
@@ -113,6 +113,17 @@ def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
         ) from error
     except flags.Error as error:
         raise UsageError(f"{str(error).removeprefix('flag ')}; see --help") from error
+    _check_lists(values)
+    return positional
+
+
+def _check_lists(values: FlagValues) -> None:
+    """Refuses two lists for one flag: of any flag that stands twice absl takes the last."""
+    lists = [name for name in values if isinstance(values[name].parser, flags.ListParser)]
+    problems = [f"--{name}: given twice; name all in one, with commas between"
+                for name in lists if values[name].present > 1]  # fmt: skip
+    if problems:
+        raise UsageError(*problems)
 
 
 def _before_dashes(arguments: list[str]) -> list[str]:

@@ -325,6 +325,15 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, text: str, wha
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["training: {seed: 3, seed: 4}", "data: {}\ntraining: {}\ndata: {}"]
+)
+def test_a_key_that_stands_twice_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"(seed|data) stands there twice .*line [13]"):
+        read_tree(tmp_path / "f.yaml")
+
+
 def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes("data: {source: dé}".encode("latin-1"))

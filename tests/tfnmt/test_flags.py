@@ -35,6 +35,7 @@ def make_flags() -> flags.FlagValues:
     values = flags.FlagValues()
     flags.DEFINE_string("model", None, "the run to take", flag_values=values)
     flags.DEFINE_boolean("quick", False, "hurry", flag_values=values)
+    flags.DEFINE_list("files", None, "some files", flag_values=values)
     define_data_dir(values)
     define_search(values)
     return values
@@ -80,6 +81,7 @@ def test_help_is_the_usage_and_every_flag(
     assert shown == [
         "--beam_size=...",
         "--data_dir=...",
+        "--files=...",
         "--length_penalty=...",
         "--max_length=...",
         "--min_length=...",
@@ -198,3 +200,10 @@ def test_a_reader_that_never_came_is_no_traceback(tmp_path: Path, arguments: lis
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_list_that_stands_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(echo, "--files=a,b", "--files=c,d") == 2
+    assert (
+        complaint(capsys) == "tfnmt: --files: given twice; name all in one, with commas between\n"
+    )

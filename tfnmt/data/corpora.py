@@ -152,7 +152,7 @@ class HeldOut:
     @cached_property
     def _val_rows(self) -> frozenset[int]:
         pairs = self.text.pairs("train", "surrogateescape")
-        rows = [row for row, pair in enumerate(pairs) if not any(map(SURROGATES.search, pair))]
+        rows = [row for row, pair in enumerate(pairs) if _can_be_judged_by(pair)]
         held_out = min(HELD_OUT, len(rows) // 10)
         if held_out == 0:
             raise UserError(
@@ -161,6 +161,11 @@ class HeldOut:
             )
         random.Random(self.seed).shuffle(rows)
         return frozenset(rows[-held_out:])
+
+
+def _can_be_judged_by(pair: Pair) -> bool:
+    """Whether both sides have text, all of it UTF-8."""
+    return all(side.strip() and not SURROGATES.search(side) for side in pair)
 
 
 def check_files(corpus: Corpus, *splits: str) -> None:

@@ -41,7 +41,7 @@ from tfnmt.processors import PROCESSORS
 from tfnmt.progress import bar, say
 from tfnmt.writing import exclusive, written_aside
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever prepared folders of older versions must not be used any more."""
 
 CHUNK = 20_000

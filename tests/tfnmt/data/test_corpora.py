@@ -122,6 +122,17 @@ def test_without_validation_files_at_most_a_tenth_is_held_out(
     assert train == [pair for pair in every if pair in rest]
 
 
+def test_rows_without_a_side_are_not_held_out(tmp_path: Path) -> None:
+    """As TMX and CSV have them where a translation is missing; the BLEU would be of nothing."""
+    rows = "".join(f"word {row}\t{'' if row % 2 else f'Wort {row}'}\n" for row in range(100))
+    (tmp_path / "my.tsv").write_text(f"en\tde\n{rows}")
+    data = DataConfig(corpus=None, source="en", target="de", train=(str(tmp_path / "my.tsv"),))
+    train, val = held_out(data, seed=1)
+    assert len(val) == 5
+    assert all(target for _, target in val)
+    assert len(train) == 95
+
+
 def test_held_out_rows_hang_on_the_seed_alone(tmp_path: Path) -> None:
     data = own_text(tmp_path, 200)
     assert held_out(data, seed=1) == held_out(data, seed=1)
