@@ -101,7 +101,7 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple[Corp
     """
     data_dir = data_folder(values.data_dir)
     corpus = open_corpus(config.data, config.training.seed, data_dir)
-    begun = run if run is not None and run.exists() else None
+    begun = run if run is not None and run.begun() else None
     if begun and isinstance(corpus, Files):
         corpus = replace(corpus, settled=begun.held_out())
     if isinstance(corpus, HeldOut):

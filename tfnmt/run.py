@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from tfnmt.config import ENDS, Config, build_config, differing_keys, dump_config, read_tree
+from tfnmt.config import MAY_CHANGE, Config, build_config, differing_keys, dump_config, read_tree
 from tfnmt.errors import UserError
 from tfnmt.progress import say
 from tfnmt.snapshots import WEIGHTS, Snapshots
-from tfnmt.writing import remove, write_atomically
+from tfnmt.writing import ASIDE, remove, write_atomically
 
 
 def home() -> Path:
@@ -79,8 +79,12 @@ class Run:
         return Snapshots(self.path / "checkpoints", keep)
 
     def exists(self) -> bool:
-        """Whether a training ever began here."""
+        """Whether a training was ever set up here."""
         return self._config_path.is_file()
+
+    def begun(self) -> bool:
+        """Whether there is something to go on from, or to lose by beginning anew."""
+        return self.exists() and self._newest() is not None
 
     def create(
         self, config: Config, tokenizer_model: bytes, prepared: str, held_out: Sequence[str] = ()
@@ -102,16 +106,16 @@ class Run:
         return build_config(read_tree(self._config_path))
 
     def check_same(self, config: Config) -> None:
-        """Refuses to go on with another configuration than the run has, but for when it ends."""
-        keys = [key for key in differing_keys(config, self.config()) if key not in ENDS]
+        """Refuses to go on with another configuration than the run has, but for what may change."""
+        keys = [key for key in differing_keys(config, self.config()) if key not in MAY_CHANGE]
         if keys:
             raise UserError(
                 f"{self.path}: was started with another {', '.join(keys)}; "
                 "use --run_dir for a new run, or the old values to go on"
             )
 
-    def end_as(self, config: Config) -> None:
-        """Takes over when a configuration ends the training, which is not finished until then."""
+    def go_on_with(self, config: Config) -> None:
+        """Takes over what may change, such as the end: the training is not finished until then."""
         if config != self.config():
             write_atomically(self._config_path, dump_config(config).encode())
             self.summary_path.unlink(missing_ok=True)
@@ -120,8 +124,8 @@ class Run:
         """Refuses to go on with other training text than the run began with."""
         if self._prepared()[0] != prepared:
             raise UserError(
-                f"{self.path}: the training text has changed since this run began; use --run_dir "
-                "for a new run, or the old text to go on"
+                f"{self.path}: the training or validation text has changed since this run began; "
+                "use --run_dir for a new run, or the old text to go on"
             )
 
     def held_out(self) -> tuple[str, ...]:
@@ -141,27 +145,40 @@ class Run:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keeps other trainings out, and clears away what a killed one had half written."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
+        with self._lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise UserError(
                     f"{self.path}: another training is at work there; wait for it, or use --run_dir"
                 ) from error
-            for pattern in (".*.partial", "*/.*.partial"):
-                for partial in self.path.glob(pattern):
+            for folder in (self.path, *self.path.iterdir()):
+                for partial in folder.glob(ASIDE):
                     remove(partial)
             yield
+
+    def _lock(self) -> IO[str]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            return (self.path / ".lock").open("w")
+        except OSError as error:
+            raise UserError(
+                f"--run_dir={self.path}: {error.strerror}; name a folder that can be written"
+            ) from error
 
     def weights(self) -> Path:
         """The weights that stand for the run: averaged, else best, else the newest checkpoint."""
         self.config()
-        for snapshots in (self.averaged, self.best, self.checkpoints()):
-            newest = snapshots.newest()
-            if newest is not None:
-                return newest / WEIGHTS
-        raise UserError(f"{self.path}: no model in this run yet; train it first")
+        newest = self._newest()
+        if newest is None:
+            raise UserError(f"{self.path}: no model in this run yet; train it first")
+        return newest / WEIGHTS
+
+    def _newest(self) -> Path | None:
+        averaged, last = self.averaged.newest(), self.checkpoints().newest()
+        if averaged and last and not self.finished and _time(averaged) < _time(last):
+            averaged = None  # of before the training went on
+        return averaged or self.best.newest() or last
 
     def append_validation(self, step: int, bleu: float) -> None:
         """Adds a line to validations.jsonl."""
@@ -198,6 +215,10 @@ def newest_finished_run(folder: Path) -> Run:
     if not finished:
         raise UserError(f"--model: no finished run in {folder}; `make demo` trains one")
     return max(finished, key=lambda run: run.summary_path.stat().st_mtime)
+
+
+def _time(folder: Path) -> int:
+    return folder.stat().st_mtime_ns
 
 
 def _append(path: Path, scores: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ Settings come from the preset of --dataset (or --config), then flags, then --set
 
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from tfnmt.cluster import is_chief, is_spread
 from tfnmt.config import Config
 from tfnmt.data.catalog import split_name
 from tfnmt.data.corpora import Corpus
+from tfnmt.data.files import Pair
 from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import Prepared
 from tfnmt.errors import UsageError
@@ -31,6 +33,7 @@ from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run, home
 from tfnmt.training.budget import fitting_slots
 from tfnmt.training.memory import limit_memory
+from tfnmt.writing import check_folder
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector
@@ -55,7 +58,8 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     config = resolve(values)
     run_folder = Run(Path(values.run_dir or default_run_dir(values, config)))
-    if run_folder.exists():
+    check_folder(run_folder.path)
+    if run_folder.begun():
         if config.data.batch_tokens == "auto":
             config = _with_budget(config, run_folder.config().data.slots)
         run_folder.check_same(config)
@@ -68,6 +72,7 @@ def main(values: Any, positional: list[str]) -> None:
 
     corpus, prepared = read_data(values, config, run_folder)
     val = list(corpus.pairs(split_name(config.data, corpus, "val")))
+    _tell_of_empty(val)
     limit_memory()
     if config.data.batch_tokens == "auto":
         config = _with_budget(config, _find_budget(config, prepared.tokenizer.vocab_size))
@@ -92,14 +97,23 @@ def main(values: Any, positional: list[str]) -> None:
 def _enter(run_folder: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
     """Begins the run, or makes sure that it is the same: another process may have begun it."""
     name = prepared.folder.name
-    if run_folder.exists():
+    if run_folder.begun():
         run_folder.check_same(config)
         run_folder.check_same_text(name)
     elif is_chief():
         run_folder.create(config, prepared.tokenizer.model, name, corpus.held_out)
     if is_chief():
-        run_folder.end_as(config)
+        run_folder.go_on_with(config)
     say(f"the run is kept in {run_folder.path}")
+
+
+def _tell_of_empty(val: Sequence[Pair]) -> None:
+    empty = sum(not all(side.strip() for side in pair) for pair in val)
+    if empty:
+        say(
+            f"{empty:,} of {len(val):,} validation pairs have an empty side, and count in its "
+            "BLEU; better leave them out"
+        )
 
 
 def _with_budget(config: Config, slots: int) -> Config:

@@ -11,6 +11,9 @@ from pathlib import Path
 from tfnmt.errors import UserError
 from tfnmt.progress import say
 
+ASIDE = ".*.[0-9]*.partial"
+"""Matches what `written_aside` writes to, by the number of the process."""
+
 
 def is_special(path: Path) -> bool:
     """Whether there is something to read or write that is no file: a pipe, /dev/null."""
@@ -65,6 +68,15 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; name another file") from error
+
+
+def check_folder(path: Path) -> None:
+    """Raises where a folder cannot be made or written to; makes nothing."""
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UserError(f"{path}: {there} is no folder; name another")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{path}: {there} cannot be written to; name another")
 
 
 def check_room(folder: Path, size: int) -> None:

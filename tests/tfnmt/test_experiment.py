@@ -137,6 +137,7 @@ def test_a_split_that_comes_later_does_not_change_the_text_of_a_run(own: Path) -
     corpus, prepared = read_data(values, config, run)
     assert corpus.held_out == ("val",)
     run.create(config, prepared.tokenizer.model, prepared.folder.name, corpus.held_out)
+    run.checkpoints().write(1, lambda _: None)
     for language in ("en", "de"):
         (folder / f"test_2016_flickr.{language}").write_text(f"{language} 7\n")
     _, again = read_data(values, config, run)

@@ -53,12 +53,12 @@ def test_what_a_bundle_does_not_tell_is_asked_of_the_run_itself(tmp_path: Path) 
 def test_a_run_may_end_otherwise_than_it_was_to_and_is_not_finished_then(tmp_path: Path) -> None:
     run = started(tmp_path)
     run.summary_path.write_text("{}")
-    run.end_as(run.config())
+    run.go_on_with(run.config())
     assert run.finished
     ends = {"max_epochs": 50, "max_steps": 7, "max_tokens": 9, "max_minutes": 2.5, "patience": 3}
     longer = build_config({"training": ends})
     run.check_same(longer)
-    run.end_as(longer)
+    run.go_on_with(longer)
     assert run.config() == longer
     assert not run.finished
 
@@ -95,6 +95,37 @@ def test_the_average_stands_for_a_run_before_the_best_before_the_newest(tmp_path
         path = snapshots.write(step, some_weights)
         assert run.weights() == path / WEIGHTS
         assert run.weights().is_file()
+
+
+def test_an_average_of_before_the_training_went_on_stands_for_it_no_more(tmp_path: Path) -> None:
+    run = finished(tmp_path, seconds=1000)
+    average = run.averaged.write(300, some_weights)
+    last = run.checkpoints(5).write(400, some_weights)
+    os.utime(average, (1000, 1000))
+    assert run.weights() == average / WEIGHTS  # the run is finished
+    run.summary_path.unlink()
+    assert run.weights() == last / WEIGHTS
+    os.utime(average)
+    os.utime(last, (1000, 1000))
+    assert run.weights() == average / WEIGHTS  # made after that checkpoint
+
+
+def test_a_training_clears_away_what_trainings_left_and_nothing_else(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    (run.path / "checkpoints").mkdir()
+    for left in (".config.yaml.17.partial", "checkpoints/.00000010.17.partial"):
+        (run.path / left).write_text("half")
+    (run.path / ".out.de.partial").write_text("lines of a translation that goes on")
+    with run.held():
+        pass
+    assert sorted(path.name for path in run.path.rglob("*.partial")) == [".out.de.partial"]
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UserError, match=rf"^--run_dir={path}: "), Run(path).held():
+            pass
 
 
 def test_best_and_averaged_hold_one_snapshot(tmp_path: Path) -> None:

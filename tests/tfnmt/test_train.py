@@ -1,6 +1,7 @@
 """What ends a training, and what it does not go on with."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,51 @@ def test_text_that_has_changed_since_is_refused(call: Callable[..., None], tmp_p
     with (tmp_path / "my.en").open("a") as en, (tmp_path / "my.de").open("a") as de:
         en.write("moon\n")
         de.write("Mond\n")
-    with pytest.raises(UserError, match="the training text has changed since this run began"):
+    with pytest.raises(
+        UserError, match="the training or validation text has changed since this run began"
+    ):
         call(train, *arguments, "--set=training.max_steps=2")
+
+
+def test_a_run_goes_on_with_smaller_parts_of_a_batch(train_toy: Train) -> None:
+    """As the line says that tells of the want of memory."""
+    train_toy(training__max_steps=1)
+    run = train_toy(training__max_steps=2, training__device_tokens=128)
+    assert json.loads(run.summary_path.read_text())["step"] == 2
+    assert run.config().training.device_tokens == 128
+
+
+def test_what_ended_before_its_first_checkpoint_is_begun_anew_with_other_keys(
+    train_toy: Train,
+) -> None:
+    run = train_toy(training__max_steps=1)
+    for path in (run.path / "checkpoints", run.path / "best", run.path / "averaged"):
+        shutil.rmtree(path, ignore_errors=True)
+    run.summary_path.unlink()
+    assert train_toy(training__max_steps=2, data__batch_tokens=128).config().data.slots == 128
+
+
+def test_a_run_folder_that_cannot_be_is_told_before_the_text_is_read(
+    call: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file/run: .*/file is no folder; name another"):
+        call(train, "--dataset=toy", f"--run_dir={tmp_path / 'file' / 'run'}")
+    assert "tokenizer" not in capsys.readouterr().err
+
+
+def test_validation_pairs_without_a_side_are_told(
+    call: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"sun {row}\tSonne {row}\n" for row in range(200))
+    (tmp_path / "my.tsv").write_text(f"en\tde\n{rows}")
+    (tmp_path / "val.tsv").write_text("en\tde\nsun\tSonne\nmoon\t\n")
+    call(
+        train, "--dataset=toy", f"--train={tmp_path / 'my.tsv'}", f"--val={tmp_path / 'val.tsv'}",
+        f"--run_dir={tmp_path / 'run'}", f"--cache_dir={tmp_path / 'cache'}",
+        *settings(TINY | {"training.max_steps": 1}),
+    )  # fmt: skip
+    assert "tfnmt: 1 of 2 validation pairs have an empty side" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ class Curves(keras.callbacks.Callback):
         self.writer = writer
         self.progress = progress
         self.log_steps = log_steps
-        self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
+        self._since = Progress(tokens=progress.tokens, busy=progress.busy)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Writes a point of each curve."""
@@ -34,7 +34,7 @@ class Curves(keras.callbacks.Callback):
         progress = self.progress
         if progress.step % self.log_steps:
             return
-        seconds = progress.seconds - self._since.seconds
+        seconds = progress.busy - self._since.busy
         points = {
             "train/loss": logs["loss"],
             "train/perplexity": perplexity(logs["cross_entropy"]),
@@ -45,7 +45,7 @@ class Curves(keras.callbacks.Callback):
             "train/skipped_steps": progress.skipped,
             "train/target_tokens_per_second": (progress.tokens - self._since.tokens) / seconds,
         }
-        self._since = Progress(tokens=progress.tokens, seconds=progress.seconds)
+        self._since = Progress(tokens=progress.tokens, busy=progress.busy)
         with self.writer.as_default(progress.step):
             for name, value in points.items():
                 tf.summary.scalar(name, value)

@@ -70,13 +70,15 @@ def _advice(config: Config, slots: int, room: int) -> str:
     if config.training.device_tokens is not None:
         return (
             f"out of memory: parts of {config.training.device_tokens:,} slots "
-            f"(training.device_tokens) do not fit into {_gigabytes(room)}; "
-            f"training.device_tokens={parts} makes them smaller, the result being the same"
+            f"(training.device_tokens) do not fit into {_gigabytes(room)}; the same command goes "
+            f"on with training.device_tokens={parts}, which makes them smaller"
         )
     return (
         f"out of memory: batches of {config.data.slots:,} slots (data.batch_tokens) do not "
-        f"fit into {_gigabytes(room)}; training.device_tokens={parts} works on them in parts, the "
-        f"result being the same, or data.batch_tokens={slots} makes them smaller"
+        f"fit into {_gigabytes(room)}; the same command goes on with "
+        f"training.device_tokens={parts}, which works on them in parts, each update the same to "
+        f"rounding but for what dropout draws; in another --run_dir data.batch_tokens={slots} "
+        "makes them smaller"
     )
 
 

@@ -37,10 +37,15 @@ class Clock(keras.callbacks.Callback):
         self.progress = progress
         self.plan = plan
         self._last = 0.0
+        self._began = 0.0
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Starts the clock."""
         self._last = time.monotonic()
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Starts that of the update."""
+        self._began = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Counts a step."""
@@ -48,6 +53,7 @@ class Clock(keras.callbacks.Callback):
         now = time.monotonic()
         progress = self.progress
         progress.seconds += now - self._last
+        progress.busy += now - self._began
         self._last = now
         progress.step += 1
         progress.epoch, progress.batch = divmod(progress.step, self.plan.batches_per_epoch)
@@ -66,12 +72,12 @@ class Bar(keras.callbacks.Callback):
             desc="training", unit="step", initial=progress.step, total=last_step,
             disable=None, file=sys.stderr, dynamic_ncols=True, mininterval=0.5,
         )  # fmt: skip
-        self._begun = Progress(tokens=progress.tokens, seconds=progress.seconds)
+        self._begun = Progress(tokens=progress.tokens, busy=progress.busy)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Moves on by a step."""
         assert logs is not None
-        seconds = self.progress.seconds - self._begun.seconds
+        seconds = self.progress.busy - self._begun.busy
         rate = (self.progress.tokens - self._begun.tokens) / max(seconds, 1e-9)
         self.bar.set_postfix_str(
             f"epoch {self.progress.epoch + 1}, loss {logs['loss']:.3f}, "
@@ -211,7 +217,8 @@ class Guard(keras.callbacks.Callback):
             raise UserError(
                 f"step {progress.step:,} (epoch {progress.epoch}, batch {progress.batch}): loss or "
                 f"gradient was not finite {MAX_SKIPPED} times in a row; the last checkpoint is "
-                "sound, lower training.learning_rate_scale or set training.clip_norm"
+                "sound: begin with it in another --run_dir, by training.init_from, with a lower "
+                "training.learning_rate_scale or with training.clip_norm"
             )
 
 

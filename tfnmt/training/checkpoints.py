@@ -33,6 +33,7 @@ class Progress:
     batch: int = 0  # batches into the next one
     tokens: int = 0  # real target tokens read
     seconds: float = 0.0  # time spent in training, pauses left out
+    busy: float = 0.0  # seconds of it in updates, validations and checkpoints left out
     best_bleu: float = -1.0  # on val; below 0 before the first validation
     worse: int = 0  # validations since the best one
     skipped: int = 0  # updates left out, for their gradient was not finite

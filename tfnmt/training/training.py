@@ -38,7 +38,7 @@ from tfnmt.training.distribution import (
     together,
 )
 from tfnmt.training.trainer import Trainer
-from tfnmt.training.validation import Evaluate, Judged, Validator
+from tfnmt.training.validation import Evaluate, Judged, Validator, within_memory
 from tfnmt.writing import write_atomically
 
 MakeEvaluate = Callable[[Transformer], Evaluate]
@@ -64,7 +64,7 @@ class Training:
         """What the training is judged by; made once, for its graph takes seconds."""
         keras.config.set_dtype_policy("float32")
         transformer = Transformer(self.config.model, self.prepared.tokenizer.vocab_size)
-        return Judged(transformer, self.make_evaluate(transformer))
+        return Judged(transformer, within_memory(self.make_evaluate(transformer)))
 
 
 def train(training: Training) -> int | None:

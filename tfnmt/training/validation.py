@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+import tensorflow as tf
 
+from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
 from tfnmt.run import Run
@@ -31,6 +33,22 @@ class Judged(NamedTuple):
 
     transformer: Transformer  # which the weights are written to
     evaluate: Evaluate  # translates with that Transformer
+
+
+def within_memory(evaluate: Evaluate) -> Evaluate:
+    """Turns the want of memory into a line of its own: another batch would not help."""
+
+    def evaluated() -> Validation:
+        try:
+            return evaluate()
+        except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+            raise UserError(
+                "out of memory while the validation text was translated; give the training more "
+                "memory, or in another --run_dir a lower decoding.beam_size or "
+                "decoding.max_source_length"
+            ) from error
+
+    return evaluated
 
 
 class Validator(keras.callbacks.Callback):

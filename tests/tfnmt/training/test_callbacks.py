@@ -7,7 +7,8 @@ import pytest
 
 from tfnmt.config import TrainingConfig
 from tfnmt.errors import UserError
-from tfnmt.training.callbacks import FORECAST_STEPS, MAX_SKIPPED, Forecast, Guard
+from tfnmt.training import callbacks
+from tfnmt.training.callbacks import FORECAST_STEPS, MAX_SKIPPED, Clock, Forecast, Guard
 from tfnmt.training.checkpoints import Progress
 
 
@@ -80,3 +81,20 @@ def test_tokens_minutes_and_patience_end_a_training(
     limit: dict[str, float], progress: Progress, over: bool
 ) -> None:
     assert progress.is_over(TrainingConfig(**limit)) == over
+
+
+def test_the_clock_tells_the_time_of_updates_from_that_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A validation takes five seconds, after each update of one."""
+    now = 0.0
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now)
+    progress = Progress()
+    clock = Clock(progress, TwoBatches())
+    clock.on_train_begin()
+    for _ in range(3):
+        clock.on_train_batch_begin(0)
+        now += 1.0
+        clock.on_train_batch_end(0, {"tokens": 10.0, "stop": 0.0})
+        now += 5.0
+    assert (progress.busy, progress.seconds) == (3.0, 13.0)

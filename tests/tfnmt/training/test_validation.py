@@ -8,12 +8,13 @@ import pytest
 import tensorflow as tf
 
 from tfnmt.config import ModelConfig, TrainingConfig
+from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.run import Run
 from tfnmt.snapshots import WEIGHTS
 from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
-from tfnmt.training.validation import Judged, Validation, Validator
+from tfnmt.training.validation import Judged, Validation, Validator, within_memory
 
 PICTURE = tf.io.encode_png(tf.zeros([2, 2, 3], tf.uint8)).numpy()
 
@@ -51,3 +52,11 @@ def test_the_best_weights_are_kept_and_the_worse_ones_counted(
     judged.transformer.load_weights(kept / WEIGHTS)
     for weight in judged.transformer.weights:
         np.testing.assert_array_equal(weight.numpy(), best)
+
+
+def test_the_want_of_memory_is_told_of_the_search_not_of_the_batches() -> None:
+    def evaluate() -> Validation:
+        raise tf.errors.ResourceExhaustedError(None, None, "")
+
+    with pytest.raises(UserError, match=r"^out of memory while the validation text was translated"):
+        within_memory(evaluate)()
