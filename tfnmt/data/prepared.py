@@ -41,7 +41,7 @@ from tfnmt.processors import PROCESSORS
 from tfnmt.progress import bar, say
 from tfnmt.writing import exclusive, written_aside
 
-FORMAT = 3
+FORMAT = 2
 """Raised whenever prepared folders of older versions must not be used any more."""
 
 CHUNK = 20_000
@@ -306,8 +306,8 @@ def _key(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
         "corpus": data.corpus,
         "direction": [data.source, data.target],
         "max_pairs": data.max_pairs,
-        # Without validation files, the seed decides which rows are left for training.
-        "held_out": config.training.seed if data.train and not data.val else None,
+        # Without validation files, the seed decides which rows with both sides go to validation.
+        "held_out": ["both sides", config.training.seed] if data.train and not data.val else None,
         "files": {
             split: [(path.suffixes[-2:], _content(path)) for path in corpus.files(split)]
             for split in ("train", *held_out)

@@ -53,7 +53,7 @@ def _answer(folder: str, calls: list[tuple[str, dict[str, Any]]]) -> list[dict[s
             feeds = {signature.inputs[key].name: value for key, value in inputs.items()}
             return session.run({key: info.name for key, info in signature.outputs.items()}, feeds)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return list(pool.map(run, calls))
 
 

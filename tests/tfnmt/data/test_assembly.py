@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -290,15 +289,15 @@ def texts_that_look_whole(folder: Path) -> list[str]:
 
 
 def test_what_another_process_made_meanwhile_is_not_made_again(
-    server: Server, corpus: Published, tmp_path: Path
+    server: Server, corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "small" / "de-en"
     make = partial(assemble, corpus, ("de", "en"), "train", tmp_path, None)
-    waiting = threading.Thread(target=make)
+    waiting, waits = threading.Thread(target=make), threading.Event()
+    monkeypatch.setattr("tfnmt.writing.say", lambda _: waits.set())
     with exclusive(folder / ".lock", "busy"):
         waiting.start()
-        time.sleep(0.1)
-        assert waiting.is_alive()
+        assert waits.wait(10)
         for name in ("train.de", "train.en"):
             (folder / name).write_text("made by the other\n")
     waiting.join(10)
