@@ -58,7 +58,8 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     config = resolve(values)
     run_folder = Run(Path(values.run_dir or default_run_dir(values, config)))
-    check_folder(run_folder.path)
+    if is_chief():
+        check_folder(run_folder.path)
     if run_folder.begun():
         if config.data.batch_tokens == "auto":
             config = _with_budget(config, run_folder.config().data.slots)
