@@ -62,6 +62,8 @@ def _pairs(path: Path) -> Iterator[Pair]:
         source, tab, target = line.partition("\t")
         if not tab:
             raise UserError(f"{path}:{number}: no tab; SOURCE TAB TARGET is expected")
+        if "\t" in target:
+            raise UserError(f"{path}:{number}: more than one tab; SOURCE TAB TARGET is expected")
         yield source, target
 
 

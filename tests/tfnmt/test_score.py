@@ -54,9 +54,14 @@ def test_lines_that_were_cut_or_read_otherwise_are_counted(
     assert "tfnmt: 1 of 3 targets are read otherwise than they are written" in errors
 
 
-def test_a_line_without_a_tab_is_named(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+def test_a_line_of_other_than_two_cells_is_named(
+    call: Call, tiny_run: Path, tmp_path: Path
+) -> None:
     (tmp_path / "in").write_text("a\tb\nonly one\n")
     with pytest.raises(UserError, match=r"in:2: no tab; SOURCE TAB TARGET is expected"):
+        call(score, f"--model={tiny_run}", f"--input={tmp_path / 'in'}")
+    (tmp_path / "in").write_text("a\tb\nthree\tcells\there\n")
+    with pytest.raises(UserError, match=r"in:2: more than one tab; SOURCE TAB TARGET is expected"):
         call(score, f"--model={tiny_run}", f"--input={tmp_path / 'in'}")
     with pytest.raises(UsageError, match="--model and --input: give both"):
         call(score, f"--model={tiny_run}")

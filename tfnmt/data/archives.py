@@ -17,6 +17,7 @@ from tfnmt.errors import UserError
 
 PROBLEMS = (
     tarfile.ReadError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError,
+    RuntimeError,  # what zipfile says of a member that is encrypted, or packed as it cannot unpack
 )  # fmt: skip
 COMPRESSED = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile}
 BUFFER = 1 << 16

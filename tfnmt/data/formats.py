@@ -127,6 +127,8 @@ class CSV(_OneFile):
                 )
             start = rows.line_num + 1
             for row in rows:
+                if any(row[len(header) :]):
+                    raise csv.Error(f"{len(row)} cells below {len(header)} columns")
                 if row:
                     yield _on_one_line(_cell(row, columns[0])), _on_one_line(_cell(row, columns[1]))
                 start = rows.line_num + 1

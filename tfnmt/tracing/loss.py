@@ -44,8 +44,9 @@ def measure(logits: np.ndarray, target: np.ndarray, smoothing: float) -> Losses:
     highest = logits.max(axis=-1, keepdims=True)
     normalizer = highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True))
     log_probs = logits - normalizer
-    right = np.eye(size)[target]  # [B, T, V]
-    wanted = (1 - smoothing) * right + smoothing / size
+    right = target[..., None]  # [B, T, 1]
+    wanted = np.full(logits.shape, smoothing / size)
+    np.put_along_axis(wanted, right, 1 - smoothing + smoothing / size, axis=-1)
     real = target != 0
     log_wanted = np.log(np.where(wanted > 0, wanted, 1))  # 0 log 0 is 0
     return Losses(
@@ -54,7 +55,7 @@ def measure(logits: np.ndarray, target: np.ndarray, smoothing: float) -> Losses:
         smoothing,
         log_probs,
         wanted,
-        cross_entropy=-(right * log_probs).sum(axis=-1) * real,
+        cross_entropy=-np.take_along_axis(log_probs, right, axis=-1)[..., 0] * real,
         smoothed=-(wanted * log_probs).sum(axis=-1) * real,
         entropy=-(wanted * log_wanted).sum(axis=-1) * real,
     )

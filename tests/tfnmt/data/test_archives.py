@@ -211,6 +211,18 @@ def test_a_block_of_no_known_kind_is_told(tmp_path: Path) -> None:
     assert refused(path, ["corpus.en"]).startswith(f"{path}: damaged (")
 
 
+@pytest.mark.parametrize(
+    ("place", "value"), [(8, 1), (10, 99)], ids=["encrypted", "unknown method"]
+)
+def test_a_zip_that_cannot_be_unpacked_is_told(tmp_path: Path, place: int, value: int) -> None:
+    path = KINDS["zip"](tmp_path / "archive", {"train.de": b"eins\n"})
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\x01\x02")  # the directory's; what stands there is believed
+    content[entry + place] = content[place - 2] = value
+    path.write_bytes(content)
+    assert refused(path, ["train.de"]).startswith(f"{path}: damaged (")
+
+
 def test_a_cut_file_is_told_while_the_caller_reads(tmp_path: Path) -> None:
     path = tmp_path / "corpus.en.gz"
     path.write_bytes(gzip.compress(b"one\n" + NOISE)[:-100_000])

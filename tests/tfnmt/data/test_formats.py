@@ -357,7 +357,8 @@ def test_quotes_in_a_tsv_are_text(tmp_path: Path) -> None:
     ],
 )
 def test_a_csv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -> None:
-    assert read(tmp_path / "my.csv", f"{header}\none,two,three,four\n") == [pair]
+    row = ",".join(["one", "two", "three", "four"][: 1 + header.count(",")])
+    assert read(tmp_path / "my.csv", f"{header}\n{row}\n") == [pair]
 
 
 @pytest.mark.parametrize("header", ["one,two", "en,fr", "en;de", "source,de"])
@@ -400,6 +401,15 @@ def test_a_csv_row_that_is_none_is_named_by_its_first_line(tmp_path: Path, row: 
     assert problem(tmp_path / "my.csv", content).startswith("5: no CSV row (")
     assert problem(tmp_path / "my.csv", f"en,de\n{row}\n").startswith("2: no CSV row (")
     assert problem(tmp_path / "my.csv", f"{row}\n").startswith("1: no CSV row (")
+
+
+def test_a_csv_row_with_more_cells_than_columns_is_named(tmp_path: Path) -> None:
+    # A comma that is not in quotes would cut the sentence, and nobody would be told.
+    content = "en,de\none,eins,\ntwo, please,zwei\n"
+    assert problem(tmp_path / "my.csv", content).startswith(
+        "3: no CSV row (3 cells below 2 columns)"
+    )
+    assert read(tmp_path / "my.csv", "en,de\none,eins,\n") == [("one", "eins")]
 
 
 # JSON lines.
