@@ -13,6 +13,7 @@ from app.engines.engine import (
     Attention,
     Card,
     Engine,
+    Limits,
     Mode,
     Pair,
     Translation,
@@ -32,6 +33,9 @@ WARM_UP = (
 )
 """Sentences of common lengths, in any language: the first request must not pay for the set-up."""
 
+LONGEST_KEPT = 500
+"""Characters of a sentence that the cache takes: longer ones fill memory, and rarely come again."""
+
 logger = logging.getLogger("app")
 
 
@@ -50,7 +54,7 @@ class Model:
     def __init__(
         self, name: str, engine: Engine, patience: float, cached: int, observer: Observer
     ) -> None:
-        """At most `cached` results are kept."""
+        """At most `cached` translations are kept."""
         self.name = name
         self.version = ""
         self.card: Card | None = None
@@ -59,7 +63,7 @@ class Model:
         self._warm = ""  # the version that is
         self._engine = engine
         self._batcher = Batcher(engine.lanes, patience, observer)
-        self._cache: LRUCache[Any, Any] = LRUCache(cached)
+        self._cache: LRUCache[tuple[str, str, str], Translation] = LRUCache(cached)
         self._tasks = {
             "beam": Task("beam", lambda texts: engine.translate(texts, "beam")),
             "greedy": Task("greedy", lambda texts: engine.translate(texts, "greedy")),
@@ -90,7 +94,7 @@ class Model:
                 self.card = await self._engine.info()
                 self.version = version
                 self._cache.clear()
-                await self._warm_up()
+                await self._warm_up(self.card.limits)
                 self._warm = version
             self._turn(True, f"version {version} is ready")
         except ApiError as problem:
@@ -109,7 +113,7 @@ class Model:
         card = self.require()
         spans = [sentences(text, card.source) for text in texts]
         parts = [span.of(text) for text, own in zip(texts, spans, strict=True) for span in own]
-        found = iter(await self._ask("nbest" if alternatives else mode, parts))
+        found = iter(await self._recall("nbest" if alternatives else mode, parts))
         joined = (
             join(text, own, [_cut(next(found), alternatives) for _ in own])
             for text, own in zip(texts, spans, strict=True)
@@ -136,28 +140,34 @@ class Model:
             raise UnavailableError(f"the model {self.name} is not ready")
         return self.card
 
-    async def _ask(self, task: str, rows: Sequence[Any]) -> list[Any]:
-        """Results from the cache, and from the engine those that are not there, each once."""
+    async def _recall(self, task: str, texts: Sequence[str]) -> list[Translation]:
+        """Translations from the cache; those that are not there are asked for, and kept."""
         version = self.version
-        known = {row: self._cache.get((version, task, row)) for row in rows}
-        missing = [row for row, result in known.items() if result is None]
-        if missing:
-            sized = [(row, _pieces(row)) for row in missing]
-            for row, result in zip(
-                missing, await self._batcher.ask(self._tasks[task], sized), strict=True
-            ):
-                known[row] = result
-                if isinstance(result, Translation) and self._cache.maxsize:  # others are large
-                    self._cache[version, task, row] = result
-        return [known[row] for row in rows]
+        known = {text: self._cache.get((version, task, text)) for text in texts}
+        missing = [text for text, found in known.items() if found is None]
+        found = dict(zip(missing, await self._ask(task, missing), strict=True))
+        for text, translation in found.items():
+            if self._cache.maxsize and len(text) <= LONGEST_KEPT:
+                self._cache[version, task, text] = translation
+        return [known[text] or found[text] for text in texts]
 
-    async def _warm_up(self) -> None:
+    async def _ask(self, task: str, rows: Sequence[Any]) -> list[Any]:
+        """The engine's results, each row asked once however often it is there."""
+        if not rows:
+            return []
+        limits = self.require().limits
+        sized = {row: _pieces(row, limits) for row in rows}
+        results = await self._batcher.ask(self._tasks[task], list(sized.items()))
+        found = dict(zip(sized, results, strict=True))
+        return [found[row] for row in rows]
+
+    async def _warm_up(self, limits: Limits) -> None:
         for name, task in self._tasks.items():
             paired = name in ("align", "attention")
             for text in WARM_UP:
                 row = Pair(text, text) if paired else text
                 for rows in (1, 2 if paired else 32):
-                    await self._batcher.wait_for(task, [(row, _pieces(row))] * rows)
+                    await self._batcher.wait_for(task, [(row, _pieces(row, limits))] * rows)
 
     def _turn(self, ready: bool, reason: str) -> None:
         if (ready, reason) != (self.ready, self._reason):
@@ -169,7 +179,17 @@ def _cut(translation: Translation, alternatives: int) -> Translation:
     return translation._replace(alternatives=translation.alternatives[:alternatives])
 
 
-def _pieces(row: str | Pair) -> int:
-    """About as many as the tokenizer makes, which only the model has: one for four bytes."""
-    text = row if isinstance(row, str) else max(row, key=len)
+def _pieces(row: str | Pair, limits: Limits) -> int:
+    """About as many as the model reads, of the longer text of a pair: what is longer, it cuts.
+
+    The tokenizer, which only the model has, makes about one of four bytes.
+    """
+    text, translation = row if isinstance(row, Pair) else (row, "")
+    return max(
+        min(_uncut(text), limits.max_source_length),
+        min(_uncut(translation), limits.max_translation_length),
+    )
+
+
+def _uncut(text: str) -> int:
     return 2 + len(text.encode()) // 4

@@ -47,7 +47,8 @@ class Clients:
     def charge(self, request: Request, characters: int, key: str | None = None) -> None:
         """Takes characters from what the client may send; raises where too few are left.
 
-        A text longer than a minute's allowance is taken when the bucket is full.
+        A text longer than a minute's allowance is taken when the bucket is full. An empty one
+        counts as a character, for a model may be asked about it.
         """
         if not self._rate:
             return
@@ -55,7 +56,7 @@ class Clients:
         now = self._clock()
         bucket = self._buckets.get(client) or Bucket(self._rate, now)
         filled = bucket.characters + (now - bucket.since) * self._rate / MINUTE
-        left = min(self._rate, filled) - min(self._rate, characters)
+        left = min(self._rate, filled) - min(self._rate, max(1, characters))
         if left < 0:
             raise ApiError(
                 429, "rate_limited", f"more than {self._rate} characters a minute",

@@ -1,6 +1,7 @@
 """The part of LibreTranslate's API that its clients need to translate."""
 
 from typing import Any, Literal
+from urllib.parse import parse_qs
 
 from babel import Locale, UnknownLocaleError
 from fastapi import APIRouter, Request
@@ -20,7 +21,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for sta
 
 UTF_8 = b"utf-8"
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+URL_ENCODED = "application/x-www-form-urlencoded"
+FORMS = (URL_ENCODED, "multipart/form-data")
 
 MOST_FIELDS = 100
 """Fields of a form: `q` may come again and again."""
@@ -142,9 +144,8 @@ async def _read(request: Request) -> TranslateRequest:
         # Else the client would choose the codec, of those there are slow ones.
         if options.get(b"charset", UTF_8).lower() != UTF_8:
             raise ApiError(415, "unsupported_media_type", "send the form as utf-8")
-        async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
-            fields: Any = {name: form.getlist(name) for name in form}
-        fields = {name: found[0] if len(found) == 1 else found for name, found in fields.items()}
+        found = await _url_encoded(request) if kind == URL_ENCODED else await _multipart(request)
+        fields: Any = {name: own[0] if len(own) == 1 else own for name, own in found.items()}
     elif kind == "application/json":
         try:
             fields = await request.json()
@@ -158,6 +159,23 @@ async def _read(request: Request) -> TranslateRequest:
         first = error.errors()[0]
         field = first["loc"][0] if first["loc"] else "body"
         raise ApiError(400, "invalid", f"{field}: {first['msg']}") from error
+
+
+async def _url_encoded(request: Request) -> dict[str, list[Any]]:
+    """The fields of a form; what is not ASCII may stand there as it is, which clients do send."""
+    try:
+        return parse_qs(
+            (await request.body()).decode(), keep_blank_values=True, errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )  # fmt: skip
+    except ValueError as error:
+        message = f"the form is not UTF-8, or has more than {MOST_FIELDS} fields"
+        raise ApiError(400, "malformed", message) from error
+
+
+async def _multipart(request: Request) -> dict[str, list[Any]]:
+    async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
+        return {name: form.getlist(name) for name in form}
 
 
 def _answer(found: list[Translation], single: bool, listed: bool) -> TranslateAnswer:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -24,6 +25,9 @@ from app.settings import Settings
 
 CONNECTIONS = 2000
 """Connections at a time; beyond them uvicorn refuses."""
+
+BACKLOG = 128
+"""Connections that wait to be taken; so often asyncio tries, and logs, where no file is left."""
 
 LEVELS = {
     "": logging.WARNING,
@@ -83,7 +87,8 @@ def serve(settings: Settings) -> None:
         access_log=False,
         log_config=None,
         lifespan="on",
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=min(CONNECTIONS, _open_files() // 2),  # models and page need some too
+        backlog=BACKLOG,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=int(settings.deadline) + 1,
         proxy_headers=bool(settings.trusted_proxies),
@@ -95,6 +100,14 @@ def serve(settings: Settings) -> None:
     print(f"app: http://{shown}:{port}", flush=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     Server(config, desk).run(sockets=[listener])
+
+
+def _open_files() -> int:
+    """Lets this process open twice as many files as connections, if it ever may; says how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(soft, min(2 * CONNECTIONS, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 def _models(settings: Settings, metrics: Metrics) -> Models:
@@ -124,7 +137,7 @@ def listen(settings: Settings) -> socket.socket:
         listener = socket.create_server(
             (settings.host, settings.port),
             family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
-            backlog=CONNECTIONS,
+            backlog=BACKLOG,
         )
     except OSError as error:
         place = f"--host={settings.host} --port={settings.port}"

@@ -71,6 +71,11 @@ def test_a_text_longer_than_the_allowance_is_taken_from_a_full_bucket(
     assert seconds_to_wait(clients, 1000) is None
 
 
+def test_an_empty_text_counts_as_a_character(clients: Clients) -> None:
+    assert seconds_to_wait(clients, 60) is None
+    assert seconds_to_wait(clients, 0) == pytest.approx(1)
+
+
 def test_clients_are_told_apart_by_their_keys_else_by_their_addresses(clients: Clients) -> None:
     assert seconds_to_wait(clients, 60) is None
     assert seconds_to_wait(clients, 60, host="4.3.2.1") is None

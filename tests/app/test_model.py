@@ -6,18 +6,31 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from app.engines.engine import Mode
+from app.engines.engine import Mode, Pair
 from app.models.batcher import Observer
-from app.models.model import Model
+from app.models.model import LONGEST_KEPT, Model
 from tests.app.told import ToldEngine
 
 
+class Batches(Observer):
+    """Remembers how many rows each had, and how full it was."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, float]] = []
+
+    def batch(self, task: str, rows: int, fill: float, seconds: float, waited: float) -> None:
+        self.seen.append((task, rows, fill))
+
+
 def run(
-    scenario: Callable[[ToldEngine, Model], Awaitable[None]], patience: float = 5.0, cached: int = 0
+    scenario: Callable[[ToldEngine, Model], Awaitable[None]],
+    patience: float = 5.0,
+    cached: int = 0,
+    observer: Observer | None = None,
 ) -> None:
     async def begin() -> None:
         engine = ToldEngine()
-        model = Model("a", engine, patience, cached, Observer())
+        model = Model("a", engine, patience, cached, observer or Observer())
         await asyncio.wait_for(scenario(engine, model), 60)
 
     asyncio.run(begin())
@@ -140,3 +153,30 @@ def test_a_new_version_answers_for_itself() -> None:
         assert await said(model, "a") == "serving_default 2"
 
     run(scenario, cached=9)
+
+
+def test_a_sentence_that_is_very_long_is_not_kept() -> None:
+    async def scenario(engine: ToldEngine, model: Model) -> None:
+        await model.check()
+        engine.asked.clear()
+        for length, asked in ((LONGEST_KEPT, 1), (LONGEST_KEPT + 1, 3)):
+            for _ in range(2):
+                await said(model, "a" * length)
+            assert len(engine.asked) == asked
+
+    run(scenario, cached=9)
+
+
+def test_what_a_model_cuts_counts_as_no_longer_than_it_reads() -> None:
+    batches = Batches()
+
+    async def scenario(engine: ToldEngine, model: Model) -> None:
+        await model.check()
+        batches.seen.clear()
+        short, long = "word " * 20, "word " * 200
+        await model.translate([short, long], "beam", 0)
+        await model.align(Pair(f"{short}\n{long}", f"{long}\n{short}"))
+        await model.align(Pair("a\na", f"{long}\n{short}"))
+        assert batches.seen == [("beam", 2, 1.0), ("align", 2, 1.0), ("align", 2, 1.0)]
+
+    run(scenario, observer=batches)

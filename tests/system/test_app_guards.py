@@ -3,12 +3,15 @@
 import json
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,11 +19,20 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.system.conftest import wait_until
+from app.server.process import CONNECTIONS
+from tests.system.conftest import ROOT, App, wait_until
 
 PATH = "/api/v1/translate"
 LONG = "word " * 60
 """A sentence that takes the model a while."""
+
+PATIENT = ("--lanes=1", "--cache=0", "--deadline=6000", "--max_texts=9999", "--max_chars=9999999")
+"""With these, much may be asked of a model that works on one batch at a time."""
+
+
+def sentences(number: int, name: object = "") -> list[str]:
+    """Long ones, no two alike, for what is asked twice the model is asked once."""
+    return [f"{LONG} {name} {place}" for place in range(number)]
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +181,7 @@ def test_pages_of_allowed_sites_may_ask_and_no_others(guarded: Any) -> None:
 def test_an_answer_that_would_come_too_late_is_refused(start_app: Any, tiny_export: Path) -> None:
     with start_app(f"--model={tiny_export}", "--deadline=0.001", "--cache=0") as app:
         app.wait(200)
-        answer = app.post(PATH, {"text": [LONG] * 16})
+        answer = app.post(PATH, {"text": sentences(15)})
         assert answer.status_code == 504
         assert answer.json()["error"]["code"] == "deadline"
 
@@ -189,32 +201,46 @@ def request_bytes(text: str, missing: int = 0) -> bytes:
     return whole[: len(whole) - missing]
 
 
-def test_work_for_clients_that_have_gone_is_dropped(app: Any) -> None:
-    before = rows_done(app)
-    connections = [send_raw(app, request_bytes(f"{LONG} {number}")) for number in range(64)]
-    for connection in connections:
-        connection.close()
-    # Until the server has seen that they are gone.
-    wait_until(lambda: app.post(PATH, {"text": "still there"}).status_code == 200)
-    assert rows_done(app) - before < 64
-    wait_until(lambda: 499 in {event.get("status") for event in app.events()})
+def test_work_for_clients_that_have_gone_is_dropped(start_app: Any, tiny_export: Path) -> None:
+    def gone() -> int:
+        return sum(event.get("status") == 499 for event in app.events())
+
+    with start_app(f"--model={tiny_export}", *PATIENT) as app, ThreadPoolExecutor(1) as pool:
+        app.wait(200)
+        before = rows_done(app)
+        busy = pool.submit(app.post, PATH, {"text": sentences(3000)})
+        wait_until(lambda: taken_in(app) > 0)
+        for sentence in sentences(64, "gone"):
+            send_raw(app, request_bytes(sentence)).close()
+        wait_until(lambda: gone() == 64)
+        assert not busy.done()  # they had to wait behind it
+        assert busy.result().status_code == 200
+        assert app.translate("still there")
+        assert rows_done(app) - before == 3000 + 1
 
 
 def rows_done(app: Any) -> float:
-    found = re.search(r'app_batch_rows_sum\{task="beam"\} ([\d.e+]+)', app.get("/metrics").text)
+    return metric(app, 'app_batch_rows_sum{task="beam"}')
+
+
+def taken_in(app: Any) -> float:
+    """Characters."""
+    return metric(app, "app_characters_total")
+
+
+def metric(app: Any, name: str) -> float:
+    found = re.search(rf"^{re.escape(name)} (.+)$", app.get("/metrics").text, re.MULTILINE)
     return float(found[1]) if found else 0
 
 
 def test_too_much_at_once_is_refused_in_time_and_then_all_is_well(
     start_app: Any, tiny_export: Path
 ) -> None:
-    with start_app(f"--model={tiny_export}", "--deadline=2", "--cache=0") as app:
+    with start_app(f"--model={tiny_export}", "--deadline=2", "--cache=0", "--lanes=1") as app:
         app.wait(200)
         with ThreadPoolExecutor(100) as pool:
             answers = list(
-                pool.map(
-                    lambda number: app.post(PATH, {"text": [f"{LONG} {number}"] * 16}), range(300)
-                )
+                pool.map(lambda number: app.post(PATH, {"text": sentences(15, number)}), range(300))
             )
         statuses = Counter(answer.status_code for answer in answers)
         assert set(statuses) <= {200, 503, 504}
@@ -230,19 +256,17 @@ def test_too_much_at_once_is_refused_in_time_and_then_all_is_well(
 
 
 def test_what_was_taken_in_is_answered_before_the_end(start_app: Any, tiny_export: Path) -> None:
-    with start_app(f"--model={tiny_export}", "--cache=0") as app:
+    requests = [sentences(500, name) for name in range(8)]
+    with start_app(f"--model={tiny_export}", *PATIENT) as app:
         app.wait(200)
-        warm = rows_done(app)
         with ThreadPoolExecutor(8) as pool:
-            asked = [
-                pool.submit(app.post, PATH, {"text": [f"{LONG} {number}"] * 16})
-                for number in range(8)
-            ]
-            wait_until(lambda: rows_done(app) > warm)
+            asked = [pool.submit(app.post, PATH, {"text": texts}) for texts in requests]
+            wait_until(
+                lambda: taken_in(app) == sum(len(text) for texts in requests for text in texts)
+            )
+            assert not all(one.done() for one in asked)
             app.process.send_signal(signal.SIGTERM)
-            statuses = Counter(one.result().status_code for one in asked)
-        assert set(statuses) <= {200, 503}
-        assert statuses[200]
+            assert [one.result().status_code for one in asked] == [200] * 8
         assert app.process.wait(60) == -signal.SIGTERM
         assert "Traceback" not in app.log.read_text()
 
@@ -256,17 +280,6 @@ def test_a_second_signal_ends_it_at_once(start_app: Any, tiny_export: Path) -> N
                 app.process.wait(3)  # it waits for the other half
             app.process.send_signal(signal.SIGTERM)
             assert app.process.wait(10) == -signal.SIGTERM
-
-
-def test_an_end_is_announced(start_app: Any, tiny_export: Path) -> None:
-    with start_app(f"--model={tiny_export}") as app:
-        app.wait(200)
-        with httpx.Client(base_url=app.url, trust_env=False, timeout=60) as client:
-            assert client.get("/readyz").status_code == 200
-            app.process.send_signal(signal.SIGTERM)
-            wait_until(lambda: client.get("/readyz").status_code == 503)
-            assert client.post(PATH, json={"text": "a"}).status_code == 503
-        assert app.process.wait(60) == -signal.SIGTERM
 
 
 def test_readiness_follows_the_server_behind(
@@ -378,3 +391,47 @@ def test_a_body_that_never_ends_does_not_hold_up_others(app: Any) -> None:
     assert app.translate("text")
     for connection in slow:
         connection.close()
+
+
+def test_connections_that_say_nothing_do_it_no_lasting_harm(tmp_path: Path) -> None:
+    with limited(tmp_path, "ulimit -n 256") as app, ExitStack() as idle:
+        for _ in range(150):
+            idle.enter_context(send_raw(app, b""))
+        refused = app.get("/livez")
+        assert (refused.status_code, refused.text) == (503, "Service Unavailable")
+        for _ in range(150):
+            idle.enter_context(send_raw(app, b""))
+        wait_until(lambda: logged(app) > 100)  # no file is left for the next
+        idle.close()
+        wait_until(lambda: app.get("/livez").status_code == 200)
+        assert logged(app) < 1000
+
+
+def logged(app: App) -> int:
+    return app.log.read_text().count("\n")
+
+
+@contextmanager
+def limited(folder: Path, limit: str) -> Iterator[App]:
+    """An application that is started so, in front of a server that is not there."""
+    command = [
+        "sh", "-c", f'{limit}; exec "$@"', "sh", sys.executable, "-m", "app", "--port=0",
+        "--backend=http://127.0.0.1:9/v1/models/demo",
+    ]  # fmt: skip
+    log = folder / "log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
+        ) as process,
+    ):
+        try:
+            yield App(process.stdout.readline().removeprefix("app: ").strip(), process, log)
+        finally:
+            process.terminate()
+
+
+def test_it_may_open_a_file_for_each_connection_where_few_are_usual(tmp_path: Path) -> None:
+    with limited(tmp_path, "ulimit -S -n 256") as app:
+        soft, hard = resource.prlimit(app.process.pid, resource.RLIMIT_NOFILE)
+        assert soft == min(2 * CONNECTIONS, hard) > 256

@@ -4,7 +4,7 @@ import { aligned, longest, sentences } from "./alignment.js";
 import { Alternatives } from "./alternatives.js";
 import { ApiError, ask, keep, models } from "./api.js";
 import { AttentionView } from "./attention.js";
-import { find } from "./dom.js";
+import { find, lead } from "./dom.js";
 import { Languages } from "./languages.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
@@ -125,9 +125,9 @@ function empty() {
   find("copy").disabled = true;
 }
 
-// Other languages; with the texts in each other's places, or not.
+// Other languages; where they were swapped, the texts change places if the one is of the other.
 function turn(swapped) {
-  if (swapped && output.text) source.text = output.text;
+  if (swapped && output.current && output.text) source.text = output.text;
   describe();
   changed();
 }
@@ -167,7 +167,7 @@ function state(text) {
 
 function askForKey() {
   find("key").hidden = false;
-  find("key-value").focus();
+  lead(find("key-value"), find("key"));
 }
 
 // The page's own controls.

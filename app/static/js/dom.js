@@ -23,6 +23,12 @@ export function rove(elements, to) {
   return to;
 }
 
+// Brings whoever is nowhere else, or near already, to an element: nobody is led away from typing.
+export function lead(to, near) {
+  const { activeElement, body } = document;
+  if (activeElement === body || near.contains(activeElement)) to.focus();
+}
+
 export function save(name, kind, content) {
   const url = URL.createObjectURL(new Blob([content], { type: kind }));
   make("a", { href: url, download: name }).click();

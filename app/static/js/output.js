@@ -11,6 +11,7 @@ export class Output {
     this.light = light;
     this.place = find("target");
     this.text = "";
+    this.current = true; // whether it is the translation of the text as it is now
     this.place.addEventListener("keydown", (event) => this.#step(event));
     this.place.addEventListener("mouseleave", () => this.#leave());
     this.place.addEventListener("focusout", () => this.#leave());
@@ -19,6 +20,7 @@ export class Output {
   // Shows a text; words of /align say more of themselves.
   show(text, language, parts = words(text, language)) {
     this.text = text;
+    this.current = true;
     this.place.lang = language;
     this.place.replaceChildren(...parts.map((part) => (part.isWord ? this.#word(part) : part.text)));
     const [first] = this.#visited();
@@ -28,6 +30,7 @@ export class Output {
 
   // The text has changed that the words come from: they say nothing of it any more.
   forget() {
+    this.current = false;
     for (const word of this.#visited()) {
       word.removeAttribute("tabindex");
       word.replaceWith(word.cloneNode(true));

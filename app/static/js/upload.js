@@ -1,7 +1,7 @@
 // A file, translated line by line in this browser's time; the server never sees its name.
 
 import { ask } from "./api.js";
-import { find, options, save } from "./dom.js";
+import { find, lead, options, save } from "./dom.js";
 import { length } from "./text.js";
 import { Trouble } from "./trouble.js";
 
@@ -91,7 +91,7 @@ export class Upload {
   #finish(job) {
     this.result = { name: resultName(job.name, job.languages.target), content: content(job) };
     find("file-result").hidden = false;
-    find("file-result").focus();
+    lead(find("file-result"), find("file"));
   }
 
   #working(working) {
