@@ -60,11 +60,14 @@ def wait_until(holds: Callable[[], bool]) -> None:
 Start = Callable[..., AbstractContextManager[App]]
 
 
+COMMAND = (sys.executable, "-m", "app", "--port=0")
+"""The command that starts an application on a free port."""
+
+
 @contextmanager
-def started(folder: Path, *arguments: str) -> Iterator[App]:
-    """An application on a free port; it must not end by itself."""
+def started(folder: Path, *command: str) -> Iterator[App]:
+    """The application that a command starts; it must not end by itself."""
     log = folder / "log"
-    command = [sys.executable, "-m", "app", "--port=0", *arguments]
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -82,7 +85,7 @@ def started(folder: Path, *arguments: str) -> Iterator[App]:
 @pytest.fixture(scope="session")
 def start_app(tmp_path_factory: pytest.TempPathFactory) -> Start:
     """Starts applications: `with start_app("--model=...") as app`."""
-    return lambda *arguments: started(tmp_path_factory.mktemp("app"), *arguments)
+    return lambda *arguments: started(tmp_path_factory.mktemp("app"), *COMMAND, *arguments)
 
 
 @pytest.fixture(scope="session")

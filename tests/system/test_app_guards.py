@@ -9,9 +9,8 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ import httpx
 import pytest
 
 from app.server.process import CONNECTIONS
-from tests.system.conftest import ROOT, App, wait_until
+from tests.system.conftest import COMMAND, App, started, wait_until
 
 PATH = "/api/v1/translate"
 LONG = "word " * 60
@@ -411,24 +410,10 @@ def logged(app: App) -> int:
     return app.log.read_text().count("\n")
 
 
-@contextmanager
-def limited(folder: Path, limit: str) -> Iterator[App]:
+def limited(folder: Path, limit: str) -> AbstractContextManager[App]:
     """An application that is started so, in front of a server that is not there."""
-    command = [
-        "sh", "-c", f'{limit}; exec "$@"', "sh", sys.executable, "-m", "app", "--port=0",
-        "--backend=http://127.0.0.1:9/v1/models/demo",
-    ]  # fmt: skip
-    log = folder / "log"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
-        ) as process,
-    ):
-        try:
-            yield App(process.stdout.readline().removeprefix("app: ").strip(), process, log)
-        finally:
-            process.terminate()
+    backend = "--backend=http://127.0.0.1:9/v1/models/demo"
+    return started(folder, "sh", "-c", f'{limit}; exec "$@"', "sh", *COMMAND, backend)
 
 
 def test_it_may_open_a_file_for_each_connection_where_few_are_usual(tmp_path: Path) -> None:
