@@ -85,7 +85,7 @@ def find_version(folder: Path) -> Path:
 
 
 def _is_version(path: Path) -> bool:
-    return path.name.isdigit() and (path / "saved_model.pb").is_file()
+    return path.name.isdecimal() and (path / "saved_model.pb").is_file()
 
 
 def _load(path: Path) -> Any:

@@ -168,8 +168,10 @@ async def _url_encoded(request: Request) -> dict[str, list[Any]]:
             (await request.body()).decode(), keep_blank_values=True, errors="strict",
             max_num_fields=MOST_FIELDS,
         )  # fmt: skip
+    except UnicodeDecodeError as error:
+        raise ApiError(400, "malformed", "the form is not UTF-8") from error
     except ValueError as error:
-        message = f"the form is not UTF-8, or has more than {MOST_FIELDS} fields"
+        message = f"the form has more than {MOST_FIELDS} fields"
         raise ApiError(400, "malformed", message) from error
 
 

@@ -207,7 +207,7 @@ def test_work_for_clients_that_have_gone_is_dropped(start_app: Any, tiny_export:
     with start_app(f"--model={tiny_export}", *PATIENT) as app, ThreadPoolExecutor(1) as pool:
         app.wait(200)
         before = rows_done(app)
-        busy = pool.submit(app.post, PATH, {"text": sentences(3000)})
+        busy = pool.submit(app.post, PATH, {"text": sentences(9000)})
         wait_until(lambda: taken_in(app) > 0)
         for sentence in sentences(64, "gone"):
             send_raw(app, request_bytes(sentence)).close()
@@ -215,7 +215,7 @@ def test_work_for_clients_that_have_gone_is_dropped(start_app: Any, tiny_export:
         assert not busy.done()  # they had to wait behind it
         assert busy.result().status_code == 200
         assert app.translate("still there")
-        assert rows_done(app) - before == 3000 + 1
+        assert rows_done(app) - before == 9000 + 1
 
 
 def rows_done(app: Any) -> float:
@@ -255,7 +255,7 @@ def test_too_much_at_once_is_refused_in_time_and_then_all_is_well(
 
 
 def test_what_was_taken_in_is_answered_before_the_end(start_app: Any, tiny_export: Path) -> None:
-    requests = [sentences(500, name) for name in range(8)]
+    requests = [sentences(2000, name) for name in range(8)]
     with start_app(f"--model={tiny_export}", *PATIENT) as app:
         app.wait(200)
         with ThreadPoolExecutor(8) as pool:
