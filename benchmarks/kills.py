@@ -31,6 +31,7 @@ from tfnmt.flags import run as run_command
 from tfnmt.quiet import import_tensorflow
 from tfnmt.run import Run
 from tfnmt.snapshots import WEIGHTS, Snapshots, snapshot_is_whole
+from tfnmt.writing import ASIDE
 
 CHECKPOINT_STEPS = 5
 STEPS_A_LIFE = 35
@@ -159,7 +160,7 @@ def _saved(run: Run) -> int:
 def _half_written(run: Run) -> list[str]:
     """What `written_aside` has begun."""
     # Not with rglob: it stumbles over folders that the training removes meanwhile.
-    paths = [*run.path.glob(".*.partial"), *run.path.glob("*/.*.partial")]
+    paths = [*run.path.glob(ASIDE), *run.path.glob(f"*/{ASIDE}")]
     return sorted(str(path.relative_to(run.path)) for path in paths)
 
 

@@ -59,7 +59,8 @@ def _tf_config() -> _TFConfig:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
+        problem = first["msg"].removeprefix("Value error, ")  # pydantic's, before words of ours
         raise UsageError(
-            f"TF_CONFIG: {where and f'{where}: '}{first['msg']}; it names the cluster and this "
+            f"TF_CONFIG: {where and f'{where}: '}{problem}; it names the cluster and this "
             "task, see docs/multi-host.md"
         ) from error

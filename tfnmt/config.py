@@ -330,15 +330,16 @@ def preset_names() -> list[str]:
 class _Loader(yaml.SafeLoader):
     """Refuses a key that stands twice, of which YAML's readers take the last without a word."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key.value} stands there twice", key.start_mark
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value} stands there twice", problem_mark=key.start_mark
                 )
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
+            seen.add((key.tag, str(key.value)))
+        return node
 
 
 def read_tree(path: Path) -> Tree:
@@ -348,7 +349,9 @@ def read_tree(path: Path) -> Tree:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a YAML file") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}; mend it") from error
+        raise UsageError(
+            f"{path}: cannot be read as YAML: {' '.join(str(error).split())}; mend it"
+        ) from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):

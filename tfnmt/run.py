@@ -167,7 +167,10 @@ class Run:
             ) from error
 
     def weights(self) -> Path:
-        """The weights that stand for the run: averaged, else best, else the newest checkpoint."""
+        """The weights that stand for the run: averaged, else best, else the newest checkpoint.
+
+        An average of before the training went on stands for it no more.
+        """
         self.config()
         newest = self._newest()
         if newest is None:
@@ -177,7 +180,7 @@ class Run:
     def _newest(self) -> Path | None:
         averaged, last = self.averaged.newest(), self.checkpoints().newest()
         if averaged and last and not self.finished and _time(averaged) < _time(last):
-            averaged = None  # of before the training went on
+            averaged = None
         return averaged or self.best.newest() or last
 
     def append_validation(self, step: int, bleu: float) -> None:

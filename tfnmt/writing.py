@@ -11,13 +11,14 @@ from pathlib import Path
 from tfnmt.errors import UserError
 from tfnmt.progress import say
 
-ASIDE = ".*.[0-9]*.partial"
-"""Matches what `written_aside` writes to, by the number of the process."""
+ASIDE = ".*.aside"
+"""Matches what `written_aside` writes to; a translation that may go on has another ending."""
 
 
 def is_special(path: Path) -> bool:
     """Whether there is something to read or write that is no file: a pipe, /dev/null."""
-    return path.exists() and not (path.is_file() or path.is_dir())
+    # Unlike Path's own, these are false, and no error, in a folder that may not be entered.
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def written_aside(path: Path) -> Iterator[Path]:
             raise UserError(f"{path}: {error.strerror or error}") from error
         return
     path = Path(os.path.realpath(path))
-    aside = path.parent / f".{path.name}.{os.getpid()}.partial"
+    aside = path.parent / f".{path.name}.{os.getpid()}.aside"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove(aside)  # what a killed process of the same number left
@@ -72,7 +73,7 @@ def check_writable(path: Path) -> None:
 
 def check_folder(path: Path) -> None:
     """Raises where a folder cannot be made or written to; makes nothing."""
-    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    there = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
     if not there.is_dir():
         raise UserError(f"{path}: {there} is no folder; name another")
     if not os.access(there, os.W_OK | os.X_OK):

@@ -550,7 +550,7 @@ def start_grpc(model: Model, port: int) -> tuple[grpc.Server, int]:
 
 def load(folder: Path, warm_up: bool) -> dict[int, Version]:
     """All versions below a folder."""
-    paths = [path for path in folder.iterdir() if path.name.isdigit()]
+    paths = [path for path in folder.iterdir() if path.name.isdecimal()]
     if not paths:
         sys.exit(f"{folder}: no versions there")
     return {int(path.name): Version(path, warm_up) for path in sorted(paths)}

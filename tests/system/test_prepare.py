@@ -260,9 +260,9 @@ def test_two_at_once_make_one_folder(undisturbed: Path) -> None:
 
 
 MOMENTS = (
-    ".*.partial",
-    ".*.partial/tokenizer.model",
-    ".*.partial/train.source.ids",
+    ".*.aside",
+    ".*.aside/tokenizer.model",
+    ".*.aside/train.source.ids",
     "[!.]*",
 )
 """Prepared until this is there, and then killed."""

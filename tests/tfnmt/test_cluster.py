@@ -82,5 +82,6 @@ def test_what_tells_no_cluster_is_told(
     monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(UsageError, match=rf"^TF_CONFIG: .*{message}.*docs/multi-host.md"):
+    with pytest.raises(UsageError, match=rf"^TF_CONFIG: .*{message}.*docs/multi-host.md") as caught:
         is_spread()
+    assert "Value error" not in str(caught.value)

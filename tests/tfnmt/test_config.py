@@ -145,9 +145,9 @@ POSSIBLE: dict[str, Tree] = {
 }
 
 NOT_A_CONFIGURATION = {
-    "not YAML": ("model: [1, 2", "not YAML"),
-    "tabs": ("model:\n\td_model: 8\n", "not YAML"),
-    "a day that is none": ("training: {seed: 2001-99-99}\n", "not YAML"),
+    "not YAML": ("model: [1, 2", "cannot be read as YAML"),
+    "tabs": ("model:\n\td_model: 8\n", "cannot be read as YAML"),
+    "a day that is none": ("training: {seed: 2001-99-99}\n", "cannot be read as YAML"),
     "a list": ("- model\n- data\n", "not sections with keys"),
     "a word": ("model\n", "not sections with keys"),
 }
@@ -334,10 +334,18 @@ def test_a_key_that_stands_twice_is_told(tmp_path: Path, text: str) -> None:
         read_tree(tmp_path / "f.yaml")
 
 
+def test_keys_that_yaml_merges_stand_there_once(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text(
+        "a: &a {seed: 3}\nb: {inner: &b {<<: *a, seed: 4}}\nc: {<<: *b, seed: 5}\n"
+    )
+    tree = read_tree(tmp_path / "f.yaml")
+    assert (tree["b"], tree["c"]) == ({"inner": {"seed": 4}}, {"seed": 5})
+
+
 def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes("data: {source: dé}".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"my\.yaml: not YAML"):
+    with pytest.raises(UsageError, match=r"my\.yaml: cannot be read as YAML"):
         read_tree(path)
 
 

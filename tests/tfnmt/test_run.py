@@ -113,12 +113,13 @@ def test_an_average_of_before_the_training_went_on_stands_for_it_no_more(tmp_pat
 def test_a_training_clears_away_what_trainings_left_and_nothing_else(tmp_path: Path) -> None:
     run = started(tmp_path)
     (run.path / "checkpoints").mkdir()
-    for left in (".config.yaml.17.partial", "checkpoints/.00000010.17.partial"):
+    for left in (".config.yaml.17.aside", "checkpoints/.00000010.17.aside"):
         (run.path / left).write_text("half")
-    (run.path / ".out.de.partial").write_text("lines of a translation that goes on")
+    (run.path / ".out.2.partial").write_text("lines of a translation that goes on")
     with run.held():
         pass
-    assert sorted(path.name for path in run.path.rglob("*.partial")) == [".out.de.partial"]
+    assert not list(run.path.rglob("*.aside"))
+    assert (run.path / ".out.2.partial").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path) -> None:
@@ -185,7 +186,7 @@ def test_a_held_run_keeps_other_trainings_out_until_it_is_let_go(tmp_path: Path)
 
 def test_holding_a_run_clears_what_a_killed_training_left(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    (tmp_path / "checkpoints" / ".00000003.77.partial").mkdir(parents=True)
+    (tmp_path / "checkpoints" / ".00000003.77.aside").mkdir(parents=True)
     (tmp_path / "checkpoints" / "00000002").mkdir()
     with run.held():
         assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000002"]

@@ -125,7 +125,7 @@ def test_a_snapshot_that_fails_leaves_the_older_one(tmp_path: Path, step: int) -
 def test_what_a_killed_process_left_is_not_listed(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, keep=2)
     whole = snapshots.write(100, weights(b"some"))
-    (tmp_path / ".00000200.123.partial").mkdir()
+    (tmp_path / ".00000200.123.aside").mkdir()
     (tmp_path / "notes.txt").write_text("not ours")
     assert snapshots.all() == [whole]
 

@@ -14,7 +14,7 @@ from tfnmt.data.downloads import fetch
 from tfnmt.data.published import Member, Published
 from tfnmt.errors import UserError
 from tfnmt.progress import bar, say
-from tfnmt.writing import exclusive, written_aside
+from tfnmt.writing import ASIDE, exclusive, written_aside
 
 ARCHIVES = "archives"
 
@@ -59,7 +59,7 @@ def _fill(
     """Makes a split's files out of their archives."""
     pieces = folder / ".pieces"
     shutil.rmtree(pieces, ignore_errors=True)  # of a process that was killed
-    for left in folder.glob(".*.partial"):
+    for left in folder.glob(ASIDE):
         left.unlink()
     pieces.mkdir()
     try:

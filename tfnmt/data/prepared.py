@@ -86,7 +86,7 @@ def prepare(
         try:
             with exclusive(lock, f"another process prepares {folder}"):
                 if not folder.is_dir():
-                    for left in folder.parent.glob(f".{folder.name}.*.partial"):
+                    for left in folder.parent.glob(f".{folder.name}.*.aside"):
                         shutil.rmtree(left)  # of a process that was killed
                     with written_aside(folder) as aside:
                         aside.mkdir()

@@ -164,7 +164,7 @@ def find_version(path: Path) -> Path | None:
 
 
 def versions_in(folder: Path) -> list[int]:
-    """The numbers of the versions in a folder, rising: what a server takes for one, no other."""
+    """The numbers of the versions in a folder, rising: as `export` writes them, 7 and not 007."""
     names = [file.parent.name for file in folder.glob(f"*/{SAVED_MODEL}")]
     return sorted(int(name) for name in names if name.isdecimal() and str(int(name)) == name)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfnmt.data.files import decode_lines, read_lines, read_pairs
+from tfnmt.data.files import check_readable, decode_lines, read_lines, read_pairs
 from tfnmt.errors import UserError
 
 NOT_LINE_ENDS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"]
@@ -91,6 +91,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
         list(read_lines(tmp_path / name))
     assert str(caught.value).startswith(f"{tmp_path / name}: ")
     assert "; " in str(caught.value)
+
+
+def test_a_name_that_cannot_even_be_looked_for_is_named(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 300)
+    with pytest.raises(UserError, match=f"{path}: .*too long"):
+        check_readable(path)
 
 
 def test_pairs_are_lines_of_the_same_number(tmp_path: Path) -> None:
