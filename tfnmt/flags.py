@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from absl import flags
@@ -54,6 +54,15 @@ def search_changes(values: Any) -> dict[str, Any]:
     keys = ("beam_size", "length_penalty", "min_length", "no_repeat_ngram")
     changes = {key: values[key].value for key in keys if values[key].value is not None}
     return changes if values.max_length is None else changes | _limit(values.max_length)
+
+
+def not_utf_8(texts: Iterable[str]) -> list[str]:
+    """What to say of arguments with bytes that are not UTF-8, which Python has as surrogates."""
+    return [
+        f"{text!a}: not UTF-8; give the text in UTF-8"
+        for text in texts
+        if any("\ud800" <= character <= "\udfff" for character in text)
+    ]
 
 
 def _limit(text: str) -> dict[str, Any]:

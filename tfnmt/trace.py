@@ -20,7 +20,7 @@ from tfnmt.config import DecodingConfig, TrainingConfig
 from tfnmt.data.tokenizer import EOS, Tokenizer
 from tfnmt.errors import UsageError
 from tfnmt.exporting.models import RunModel, find_folder, find_run
-from tfnmt.flags import run
+from tfnmt.flags import not_utf_8, run
 from tfnmt.output import write_lines
 from tfnmt.progress import bar, say
 from tfnmt.quiet import expect_few_rows, import_tensorflow
@@ -108,6 +108,7 @@ def _check(values: Any, positional: list[str]) -> None:
         problems.append(f"--target: give one for each of the {len(positional)} texts, or none")
     if not all(text.strip() for text in [*positional, *values.target]):
         problems.append("a text is empty; there is nothing to follow")
+    problems += not_utf_8([*positional, *values.target])
     if values.nudge and positional and not values.target:
         problems.append("--nudge: moves a loss; give the --target too")
     if problems:

@@ -24,7 +24,7 @@ from tfnmt.data.catalog import data_folder, open_corpus, split_name
 from tfnmt.errors import UsageError, nearest
 from tfnmt.experiment import define_data, read_data
 from tfnmt.exporting.models import find_folder, find_run
-from tfnmt.flags import run
+from tfnmt.flags import not_utf_8, run
 from tfnmt.progress import say
 from tfnmt.quiet import expect_few_rows, import_tensorflow
 from tfnmt.run import Run
@@ -96,6 +96,7 @@ def _check(values: Any, what: str, texts: list[str]) -> None:
         problems.append(f"--output={values.output}: neither .png nor .svg; name it so")
     if what == "attention" and (len(texts) != 1 or not texts[0].strip()):
         problems.append("attention: give one text, in quotes; see --help")
+    problems += not_utf_8([*texts, values.target or ""])
     if what != "attention":
         problems += [f"{text}: not expected; only attention takes a text" for text in texts]
         given = [name for name in ("kind", "layer", "head", "target") if values[name].present]

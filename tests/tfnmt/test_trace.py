@@ -120,6 +120,8 @@ def test_a_run_is_followed_by_its_own_pieces(
         (["--tiny", *["cat"] * 9], "9 texts: more than 8"),
         (["--tiny", " "], "a text is empty"),
         (["--model=x", "a", "--target="], "a text is empty"),
+        (["--model=x", "caf\udce9"], r"'caf\udce9': not UTF-8"),
+        (["--tiny", "cat", "--target=caf\udce9"], r"'caf\udce9': not UTF-8"),
         (["--tiny", "cat mouse"], "--tiny: does not know the word 'mouse'"),
         (["--tiny", "cat " * 64], "text: 65 pieces are more than 64"),
         (["--tiny", "cat", "--target=" + "cat " * 64], "--target: 65 pieces are more than 64"),

@@ -126,6 +126,8 @@ def test_the_picture_is_named_by_what_it_shows(
         (["attention", "--model=a"], "attention: give one text, in quotes"),
         (["attention", "--model=a", "two", "texts"], "attention: give one text, in quotes"),
         (["attention", "--model=a", " "], "attention: give one text, in quotes"),
+        (["attention", "--model=a", "caf\udce9"], r"'caf\udce9': not UTF-8"),
+        (["attention", "--model=a", "a", "--target=caf\udce9"], r"'caf\udce9': not UTF-8"),
         (["attention", "text"], "--model: missing; attention is of a run"),
         (["batches", "--dataset=tpy"], "did you mean toy?"),
         (["batches", "--dataset=toy", "--set=data.batch_tokens=auto"], "data.batch_tokens: auto"),
