@@ -81,7 +81,7 @@ def _searches(decoding: DecodingConfig) -> list[Change]:
 def _export(model: RunModel, folder: Path) -> dict[str, Path]:
     """The run as CTranslate2 models, by quantization."""
     check_export(folder)
-    translator, tokenizer_model = model.load_translator(), model.run.tokenizer_path.read_bytes()
+    translator, tokenizer_model = model.load_translator(), model.run.tokenizer_model()
     return {
         quantization: export_ctranslate2(
             translator.transformer, model.config, tokenizer_model, {}, folder / quantization,

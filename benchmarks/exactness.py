@@ -69,7 +69,7 @@ def main(values: Any, positional: list[str]) -> None:
     _print("near_ties", beam_size=translator.decoding.beam_size, **shares)
 
     greedy = translator.decoding.model_copy(update={"beam_size": 1})
-    tokenizer_model = model.run.tokenizer_path.read_bytes()
+    tokenizer_model = model.run.tokenizer_model()
     _read_again(translator, lines)
     _read_again(Translator(translator.transformer, tokenizer_model, greedy), lines)
 

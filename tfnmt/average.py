@@ -41,7 +41,7 @@ def main(values: Any, positional: list[str]) -> None:
     from tfnmt.model.transformer import Transformer
     from tfnmt.training.checkpoints import average_weights, save_weights
 
-    vocab_size = Tokenizer(folder.tokenizer_path.read_bytes()).vocab_size
+    vocab_size = Tokenizer(folder.tokenizer_model()).vocab_size
     transformer = Transformer(config.model, vocab_size)
     with still_there(paths[0]):
         average_weights(paths, transformer)
@@ -66,7 +66,7 @@ def _enough(paths: list[Path], count: int, where: str) -> list[Path]:
     if len(paths) < count:
         raise UserError(
             f"{where}{len(paths)} checkpoints are there, not {count}; training.keep_last decides "
-            "how many are kept"
+            "how many are kept, training.checkpoint_steps how soon there are"
         )
     return paths
 

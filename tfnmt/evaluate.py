@@ -74,7 +74,7 @@ def main(values: Any, positional: list[str]) -> None:
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     if not values.model or bool(values.split) == bool(values.test):
-        raise UsageError("--model, and --split or --test: needed; see --help")
+        raise UsageError("give --model, and either --split or --test; see --help")
     model = find_model(values.model, search_changes(values))
     other = _find_other(values.against, model) if values.against else None
     text = _read(values, model)
@@ -184,7 +184,7 @@ def _keep(
     if values.json:
         write_atomically(Path(values.json), (json.dumps(evaluation, indent=1) + "\n").encode())
     if page is not None:
-        write_atomically(Path(values.report), page.encode())
+        write_atomically(Path(values.report), page.encode(errors="backslashreplace"))
     if isinstance(model, RunModel):
         model.run.append_evaluation(evaluation)
 

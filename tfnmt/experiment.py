@@ -131,7 +131,7 @@ def given_tokenizer(config: Config, begun: Run | None = None) -> bytes | None:
         return None
     run = begun or Run(Path(names[0] or names[1] or ""))
     run.config()  # tells what is no run
-    return run.tokenizer_path.read_bytes()
+    return run.tokenizer_model()
 
 
 def _resolved(files: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ from tfnmt.data.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
 from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
 from tfnmt.exporting.models import RunModel, find_folder, find_run
-from tfnmt.flags import define_data_dir, run
+from tfnmt.flags import define_data_dir, not_utf_8, run
 from tfnmt.lanes import share_processors
 from tfnmt.progress import say
 
@@ -64,8 +64,10 @@ def _check(values: Any) -> None:
             check_export(Path(values.output))
     else:
         given = ["quantization"] if values.quantization else []
-    if given:
-        raise UsageError(*(f"--{name}: not with --format={values.format}" for name in given))
+    problems = [f"--{name}: not with --format={values.format}" for name in given]
+    problems += not_utf_8([values.licence or ""])
+    if problems:
+        raise UsageError(*problems)
 
 
 def _convert(values: Any, model: RunModel) -> None:
@@ -75,7 +77,7 @@ def _convert(values: Any, model: RunModel) -> None:
     path = export_ctranslate2(
         translator.transformer,
         model.config,
-        model.run.tokenizer_path.read_bytes(),
+        model.run.tokenizer_model(),
         make_card(model, values.licence),
         Path(values.output),
         values.quantization or QUANTIZATIONS[0],
@@ -104,7 +106,7 @@ def _publish(values: Any, model: RunModel) -> None:
     saved_model.check_free(path)
     if values.keep:
         saved_model.check_kept(path, values.keep)
-    tokenizer = Tokenizer(model.run.tokenizer_path.read_bytes())
+    tokenizer = Tokenizer(model.run.tokenizer_model())
     texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
     certificate = saved_model.publish(translator, make_card(model, values.licence), texts, path)
     say(

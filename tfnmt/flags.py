@@ -5,6 +5,7 @@ side, and hands its `main` to `run`. Exit codes: 0 done, 1 failed, 2 called wron
 when a signal ended the work.
 """
 
+import errno
 import io
 import os
 import re
@@ -84,7 +85,8 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever the locale, text is UTF-8 here
-            stream.reconfigure(encoding="utf-8")
+            # A name of a file need not be: it is told as it can be.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         if any(argument in HELP for argument in _before_dashes(arguments)):
             print(_help(values, usage))
@@ -101,6 +103,12 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
     except BrokenPipeError:
         discard_stdout()
         sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        discard_stdout()
+        print(f"tfnmt: {error.strerror}; make room, and run again", file=sys.stderr)
+        sys.exit(1)
     sys.exit(0)
 
 

@@ -44,6 +44,15 @@ class Run:
         """The SentencePiece model."""
         return self.path / "tokenizer.model"
 
+    def tokenizer_model(self) -> bytes:
+        """What is in it."""
+        try:
+            return self.tokenizer_path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"{self.tokenizer_path}: {error.strerror}; copy the folder of the run as a whole"
+            ) from error
+
     @property
     def logs(self) -> Path:
         """TensorBoard's folder."""

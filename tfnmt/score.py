@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.data.files import Pair, check_plain, check_readable, read_lines
+from tfnmt.data.files import Pair, check_output, check_readable, read_lines
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.models import find_folder, find_run
 from tfnmt.flags import run
@@ -36,7 +36,7 @@ def main(values: Any, positional: list[str]) -> None:
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
     model = find_run(find_folder(values.model), changes)
     check_readable(Path(values.input))
-    check_plain(values.output)
+    check_output(values.output, values.input)
     translator = model.load_translator()
 
     from tfnmt.decoding.scorer import Scorer

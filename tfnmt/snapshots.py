@@ -57,6 +57,15 @@ def snapshot_is_whole(path: Path) -> bool:
         return False
 
 
+def check_whole(path: Path) -> None:
+    """Refuses a snapshot that is damaged: it may well load, and translate into nonsense."""
+    if not snapshot_is_whole(path) and path.is_dir():
+        raise UserError(
+            f"{path}: damaged, not what its {CHECKSUMS} says; copy it anew, or remove it, and "
+            "what else there is stands for the run"
+        )
+
+
 @contextmanager
 def still_there(weights: Path) -> Iterator[None]:
     """Says so where weights that were found go before they are read: a training keeps the last."""

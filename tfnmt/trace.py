@@ -85,7 +85,7 @@ def main(values: Any, positional: list[str]) -> None:
         trace = _follow(TRAINED if values.trained else UNTRAINED, subject, ids, SMOOTHING)
     else:
         model = find_run(find_folder(values.model), changes)
-        tokenizer = Tokenizer(model.run.tokenizer_path.read_bytes())
+        tokenizer = Tokenizer(model.run.tokenizer_model())
         ids = _run_ids(model, tokenizer, positional, values.target)
         expect_few_rows()
         from_run = _of_run(model, tokenizer)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfnmt.cluster import is_chief, is_spread
-from tfnmt.config import Config
+from tfnmt.config import ENDS, Config, flatten
 from tfnmt.data.catalog import split_name
 from tfnmt.data.corpora import Corpus
 from tfnmt.data.files import Pair
@@ -65,9 +65,11 @@ def main(values: Any, positional: list[str]) -> None:
             config = _with_budget(config, run_folder.config().data.slots)
         run_folder.check_same(config)
     if run_folder.finished and run_folder.config() == config:
+        keys = flatten(config)
+        ends = " or ".join(key for key in ENDS if keys[key] is not None)
         say(
-            f"{run_folder.path}: this training is finished; with a later end, such as "
-            "--set training.max_epochs=..., it goes on; --run_dir begins another"
+            f"{run_folder.path}: this training is finished; with a later {ends} it goes on, and "
+            "--run_dir begins another"
         )
         return
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from absl import flags
 
 from tfnmt.config import SamplingConfig
-from tfnmt.data.files import check_plain, check_readable, decode_lines, open_bytes, read_lines
+from tfnmt.data.files import check_output, check_readable, decode_lines, open_bytes, read_lines
 from tfnmt.errors import UsageError
 from tfnmt.exporting.models import ExportModel, RunModel, find_model
-from tfnmt.flags import define_search, run, search_changes
+from tfnmt.flags import define_search, not_utf_8, run, search_changes
 from tfnmt.lanes import share_processors
 from tfnmt.output import GrowingFile, write_lines
 from tfnmt.progress import NotedLines, bar, say
@@ -74,7 +74,7 @@ def main(values: Any, positional: list[str]) -> None:
     _check(values, positional)
     if values.input:
         check_readable(Path(values.input))
-    check_plain(values.output)
+    check_output(values.output, values.input)
     model = find_model(values.model, search_changes(values))
     _check_model(values, model)
     if positional or (not values.input and _stdin().isatty()):
@@ -132,6 +132,7 @@ def _check(values: Any, positional: list[str]) -> None:
         problems.append("--nbest: not with --split_sentences; sentences have their own lists")
     if values.prefix and values.split_sentences:
         problems.append("--prefix: not with --split_sentences; it would begin every sentence")
+    problems += not_utf_8([*positional, values.prefix or ""])
     if values.scores and (values.json or values.nbest):
         problems.append("--scores: not with --json or --nbest, which write scores anyway")
     if problems:

@@ -68,7 +68,7 @@ BAD_CALLS = [
     (["translate", "--model=nowhere", "x"], 1, "nowhere: no run there"),
     (["translate", "-5"], 2, "comes after --"),
     (["evaluate", "--model=nowhere", "--split=val"], 1, "nowhere: no run there"),
-    (["evaluate"], 2, "--model, and --split or --test: needed"),
+    (["evaluate"], 2, "give --model, and either --split or --test"),
     (["visualize", "curvs"], 2, "did you mean curves?"),
     (["visualize", "batches", "--model=nowhere"], 1, "nowhere: no run there"),
     (["export", "--model=nowhere"], 2, "--model, and --output or --bundle: needed"),

@@ -38,7 +38,7 @@ def test_a_student_learns_from_its_teachers_translations(
          f"--cache_dir={tmp_path / 'cache'}", f"--train={source},{distilled}",
          f"--val={val}.en,{val}.de", f"--set=tokenizer.from_run={tiny_run}",
          "--set=model.num_encoder_layers=2")  # fmt: skip
-    assert Run(student).tokenizer_path.read_bytes() == Run(tiny_run).tokenizer_path.read_bytes()
+    assert Run(student).tokenizer_model() == Run(tiny_run).tokenizer_model()
     call(evaluate, f"--model={student}", "--split=val", f"--against={tiny_run}",
          f"--report={tmp_path / 'r.md'}", f"--json={tmp_path / 'e.json'}")  # fmt: skip
     evaluation = json.loads((tmp_path / "e.json").read_text())

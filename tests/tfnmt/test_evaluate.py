@@ -221,7 +221,7 @@ def test_another_direction_is_refused(
 
 @pytest.mark.parametrize("flags", [[], ["--split=val"], ["--model=x", "--split=val", "--test=a,b"]])
 def test_a_wrong_call_is_told(call: Call, flags: list[str]) -> None:
-    with pytest.raises(UsageError, match="--model, and --split or --test"):
+    with pytest.raises(UsageError, match="give --model, and either --split or --test"):
         call(evaluate, *flags)
 
 

@@ -20,6 +20,7 @@ CTRANSLATE2 = "--format=ctranslate2"
         ([], "--model, and --output or --bundle: needed"),
         (["--model=run"], "--model, and --output or --bundle: needed"),
         (["--model=run", "--output=o", "more"], "--model, and --output or --bundle: needed"),
+        (["--model=run", "--output=o", "--licence=\udce9"], r"'\\udce9': not UTF-8"),
         (["--model=run", "--output=o", "--quantization=int8"], "--quantization: not with --format"),
         (["--model=run", "--output=o", CTRANSLATE2, "--version=2"], "--version: not with --format"),
         (["--model=run", "--output=o", CTRANSLATE2, "--keep=2"], "--keep: not with --format"),

@@ -184,22 +184,42 @@ def test_a_reader_that_goes_away_ends_the_output_quietly(tmp_path: Path) -> None
     assert (done.returncode, done.stdout, done.stderr) == (141, "line 0\n", "")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_a_reader_that_never_came_is_no_traceback(tmp_path: Path, arguments: list[str]) -> None:
-    script = tmp_path / "lines.py"
+def run_script(
+    folder: Path, *arguments: str | bytes, stdout: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    script = folder / "lines.py"
     script.write_text(SCRIPT)
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, script, *arguments],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        stdout=writing,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_a_reader_that_never_came_is_no_traceback(tmp_path: Path, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run_script(tmp_path, *arguments, stdout=writing)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_a_full_disk_is_told(tmp_path: Path, arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = run_script(tmp_path, *arguments, stdout=full.fileno())
+    told = "tfnmt: No space left on device; make room, and run again\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
+def test_what_is_not_utf_8_is_told_as_it_can_be(tmp_path: Path) -> None:
+    done = run_script(tmp_path, b"--caf\xe9")
+    assert done.returncode == 2
+    assert done.stderr.startswith(r"tfnmt: --caf\udce9: unknown flag; ")
 
 
 def test_a_list_that_stands_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

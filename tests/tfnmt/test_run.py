@@ -38,7 +38,7 @@ def test_a_run_keeps_its_configuration_and_tokenizer(tmp_path: Path) -> None:
     assert run.exists()
     assert not run.finished
     assert run.config() == config
-    assert run.tokenizer_path.read_bytes() == b"a tokenizer"
+    assert run.tokenizer_model() == b"a tokenizer"
     assert names(run.path) == ["config.yaml", "prepared", "tokenizer.model"]
 
 

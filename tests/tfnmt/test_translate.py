@@ -283,6 +283,8 @@ def test_sentences_are_translated_one_by_one_with_the_space_between(
         (["--sample", "--nbest=2"], r"--nbest: not with --sample"),
         (["--length_penalty=-1"], r"decoding\.length_penalty: -1\.0 is wrong"),
         (["--max_length=source-3"], r"--max_length=source-3: neither a number nor source\+N"),
+        (["--prefix=Caf\udce9"], r"'Caf\\udce9': not UTF-8"),
+        (["caf\udce9"], r"'caf\\udce9': not UTF-8"),
         (["--prefix=Der", "--split_sentences"], r"--prefix: not with --split_sentences"),
         (["--max_length=2", "--min_length=5"], r"max_length 2 leaves no room for min_length 5"),
     ],
@@ -297,6 +299,15 @@ def test_what_cannot_be_is_refused(
 def test_what_is_written_is_not_packed(call: Call, tiny_run: Path) -> None:
     with pytest.raises(UsageError, match=r"--output=lines\.de\.gz: what is written is not packed"):
         call(translate, f"--model={tiny_run}", "--output=lines.de.gz", "a")
+
+
+def test_what_is_read_is_not_written_over(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    text, other = tmp_path / "text", tmp_path / "link"
+    text.write_text("A dog runs.\n")
+    other.symlink_to(text)
+    with pytest.raises(UsageError, match=rf"--output={other}: the --input, which would be lost"):
+        call(translate, f"--model={tiny_run}", f"--input={text}", f"--output={other}")
+    assert text.read_text() == "A dog runs.\n"
 
 
 def test_without_stdin_texts_or_a_file_are_asked_for(

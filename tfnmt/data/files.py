@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,9 +42,13 @@ def check_readable(path: Path) -> None:
             pass
 
 
-def check_plain(output: str | None) -> None:
-    """Refuses to write to a name that would be read as packed: lines are written as they are."""
-    if output is not None and unpacked_name(Path(output)) != Path(output):
+def check_output(output: str | None, source: str | None) -> None:
+    """Refuses to write over what is read, and, as lines are, to a name that says packed."""
+    if output is None:
+        return
+    if source is not None and os.path.isfile(output) and os.path.samefile(output, source):
+        raise UsageError(f"--output={output}: the --input, which would be lost; name another file")
+    if unpacked_name(Path(output)) != Path(output):
         raise UsageError(
             f"--output={output}: what is written is not packed; leave --output out, and send it "
             f"through gzip > {output}"

@@ -76,15 +76,15 @@ class _OneFile(ABC):
         return (self.path,)
 
     def pairs(self, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences in their order; raises when there is not one sentence."""
-        empty = True
+        """(source, target) sentences in their order; raises when not one has both."""
+        paired = False
         for pair in self._pairs(errors):
-            empty = empty and not any(pair)
+            paired = paired or all(pair)
             yield pair
-        if empty:
+        if not paired:
             raise UserError(
-                f"{self.path}: no {self.source} or {self.target} text in it; "
-                "check the file and the two languages"
+                f"{self.path}: nothing in it is in both {self.source} and {self.target}; "
+                "check the two languages, and the tabs where it is a .tsv"
             )
 
     @abstractmethod
@@ -123,7 +123,8 @@ class CSV(_OneFile):
             if columns is None:
                 raise UserError(
                     f"{self.path}:1: the columns are {', '.join(header) or 'none'}; a header row "
-                    f"with {self.source} and {self.target}, or source and target, is expected"
+                    f"with {self.source} and {self.target}, or source and target, is expected, "
+                    "with commas between"
                 )
             start = rows.line_num + 1
             for row in rows:

@@ -61,12 +61,17 @@ def _without_folders(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _names(paths: Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if paths is None else tuple(Path(path).name for path in paths)
+    return None if paths is None else tuple(map(_last_part, paths))
 
 
 def _name(paths: str | None) -> str | None:
     """The name of a file or a folder; of several, with commas between, their names."""
-    return paths and ",".join(Path(path).name for path in paths.split(","))
+    return paths and ",".join(map(_last_part, paths.split(",")))
+
+
+def _last_part(path: str) -> str:
+    """In UTF-8, as the card is, whatever the name of the file is in."""
+    return Path(path).name.encode(errors="replace").decode()
 
 
 def _limits(config: Config) -> dict[str, int]:

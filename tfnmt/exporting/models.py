@@ -13,7 +13,7 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow, silent_stderr
 from tfnmt.run import Run, home, newest_finished_run
-from tfnmt.snapshots import still_there
+from tfnmt.snapshots import check_whole, still_there
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Signatures
@@ -65,7 +65,8 @@ class RunModel:
         import_tensorflow()
         from tfnmt.decoding.translator import load_translator
 
-        tokenizer_model = self.run.tokenizer_path.read_bytes()
+        tokenizer_model = self.run.tokenizer_model()
+        check_whole(self.weights.parent)
         with still_there(self.weights):
             return load_translator(self.weights, self.config, tokenizer_model, prefix)
 
@@ -102,8 +103,14 @@ class ExportModel:
         import_tensorflow("tensorflow_text")
         import tensorflow as tf
 
-        with silent_stderr():  # SentencePiece announces its normalizer
-            loaded = tf.saved_model.load(str(self.path))
+        try:
+            with silent_stderr():  # SentencePiece announces its normalizer
+                loaded = tf.saved_model.load(str(self.path))
+        except Exception as error:  # TensorFlow raises whatever its parts raise
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"{self.path}: cannot be loaded ({reason}); export the run again"
+            ) from error
         signatures: Signatures = loaded.signatures
         return signatures
 
@@ -131,6 +138,10 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
 def find_folder(model: str) -> Path:
     """The folder that a `--model` means: itself, or that of a bundle, by its name or URL."""
     folder = Path(model)
+    if folder.is_file():
+        raise UserError(
+            f"--model={model}: a file, where a folder is expected; unpack a bundle first"
+        )
     if folder.exists():
         return folder
     from tfnmt.exporting.bundle import MODELS, find_bundle

@@ -174,10 +174,13 @@ def test_a_file_that_is_missing_is_named_when_it_is_read(tmp_path: Path, suffix:
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-@pytest.mark.parametrize("pairs", [[], [("", "")]])
-def test_a_file_without_text_is_named(tmp_path: Path, suffix: str, pairs: list[Pair]) -> None:
+@pytest.mark.parametrize("pairs", [[], [("", "")], [("one", ""), ("two", "")]])
+def test_a_file_without_a_pair_is_named(tmp_path: Path, suffix: str, pairs: list[Pair]) -> None:
     found = problem(tmp_path / f"my{suffix}", WRITERS[suffix](pairs))
-    assert found == " no en or de text in it; check the file and the two languages"
+    assert found == (
+        " nothing in it is in both en and de; "
+        "check the two languages, and the tabs where it is a .tsv"
+    )
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
@@ -337,7 +340,10 @@ def test_only_the_first_row_of_a_tsv_is_a_header(tmp_path: Path) -> None:
 def test_a_tsv_row_that_is_short_misses_a_side(tmp_path: Path) -> None:
     pairs = [("one", ""), ("", "zwei"), ("", ""), ("four", "vier")]
     assert read(tmp_path / "a.tsv", "one\n\tzwei\n\nfour\tvier\n") == pairs
-    assert read(tmp_path / "b.tsv", "de\tx\ten\neins\n") == [("", "eins")]
+    assert read(tmp_path / "b.tsv", "de\tx\ten\neins\nzwei\t\ttwo\n") == [
+        ("", "eins"),
+        ("two", "zwei"),
+    ]
 
 
 def test_quotes_in_a_tsv_are_text(tmp_path: Path) -> None:
@@ -367,7 +373,7 @@ def test_a_csv_without_a_header_is_told_what_is_expected(tmp_path: Path, header:
     columns = ", ".join(header.split(","))
     assert found == (
         f"1: the columns are {columns}; a header row with en and de, or source and target, "
-        "is expected"
+        "is expected, with commas between"
     )
 
 
@@ -504,8 +510,8 @@ def test_a_utf_16_tmx_keeps_its_code_points(tmp_path: Path) -> None:
 def test_inline_tags_lose_their_code_and_keep_their_text(
     tmp_path: Path, segment: str, text: str
 ) -> None:
-    content = tmx(unit(("en", segment), ("de", "x")), root=NAMESPACE)
-    assert read(tmp_path / "my.tmx", content) == [(text, "x")]
+    units = unit(("en", segment), ("de", "x")) + unit(("en", "y"), ("de", "z"))
+    assert read(tmp_path / "my.tmx", tmx(units, root=NAMESPACE)) == [(text, "x"), ("y", "z")]
 
 
 def test_units_of_other_languages_are_passed_over_and_sides_may_be_missing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tfnmt import evaluate, export
-from tfnmt.exporting.card import make_card
+from tfnmt.exporting.card import make_card, without_folders
 from tfnmt.exporting.models import find_run
 
 Call = Callable[..., None]
@@ -41,6 +41,13 @@ def test_a_card_names_files_and_runs_without_their_folders(own_run: Path) -> Non
     evaluation = card["evaluations"][-1]
     assert evaluation["split"] == "my.en,my.de"
     assert evaluation["model"] == evaluation["against"]["model"] == "mine"
+
+
+def test_a_card_is_in_utf_8_whatever_the_names_of_files_are_in(own_run: Path) -> None:
+    config = find_run(own_run).config
+    data = config.data.model_copy(update={"train": ("gr\udcfcn.en", "gr\udcfcn.de")})
+    named = without_folders(config.model_copy(update={"data": data}))
+    assert named.data.train == ("gr?n.en", "gr?n.de")
 
 
 def test_neither_does_a_bundle_tell_folders(call: Call, own_run: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ json.dump(answers, sys.stdout)
 def translator(tiny_run: Path) -> Translator:
     run = Run(tiny_run)
     config = run.config()
-    return load_translator(run.weights(), config, run.tokenizer_path.read_bytes())
+    return load_translator(run.weights(), config, run.tokenizer_model())
 
 
 @pytest.mark.slow

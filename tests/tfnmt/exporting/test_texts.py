@@ -11,7 +11,7 @@ from tfnmt.run import Run
 
 
 def tokenizer(run: Path) -> Tokenizer:
-    return Tokenizer(Run(run).tokenizer_path.read_bytes())
+    return Tokenizer(Run(run).tokenizer_model())
 
 
 def test_the_validation_text_comes_first(tiny_run: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def length_penalty(length: int) -> float:
 def test_it_finds_the_translators_own_strings_and_scores(tiny_run: Path, beam_size: int) -> None:
     model = find_run(tiny_run, {"beam_size": beam_size})
     translator = model.load_translator()
-    subject = of_translator(translator, Tokenizer(model.run.tokenizer_path.read_bytes()))
+    subject = of_translator(translator, Tokenizer(model.run.tokenizer_model()))
     source = translator.tokenize(to_tensor(TEXTS))["tokens"].numpy()
     expected = translator.translate(to_tensor(TEXTS))
 

@@ -21,7 +21,7 @@ def changed(run: Path, **sections: Any) -> Config:
 
 
 def made(run: Path, config: Config) -> Trainer:
-    vocab_size = Tokenizer(Run(run).tokenizer_path.read_bytes()).vocab_size
+    vocab_size = Tokenizer(Run(run).tokenizer_model()).vocab_size
     return make_trainer(config, vocab_size, tf.distribute.get_strategy())
 
 
