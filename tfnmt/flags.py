@@ -60,7 +60,7 @@ def search_changes(values: Any) -> dict[str, Any]:
 def not_utf_8(texts: Iterable[str]) -> list[str]:
     """What to say of arguments with bytes that are not UTF-8, which Python has as surrogates."""
     return [
-        f"{text!a}: not UTF-8; give the text in UTF-8"
+        f"{text!a}: not UTF-8; give it in UTF-8"
         for text in texts
         if any("\ud800" <= character <= "\udfff" for character in text)
     ]

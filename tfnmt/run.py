@@ -235,7 +235,8 @@ def _time(folder: Path) -> int:
 
 def _append(path: Path, scores: dict[str, Any]) -> None:
     """Adds a line of JSON to a file, also after half a line, which a full disk leaves."""
-    line = f"{json.dumps(scores, ensure_ascii=False)}\n".encode()
+    # For a name of a file that is not UTF-8 there is the escape that JSON has for it.
+    line = f"{json.dumps(scores, ensure_ascii=False)}\n".encode(errors="backslashreplace")
     try:
         with path.open("ab+") as file:
             file.seek(max(0, file.tell() - 1))

@@ -26,7 +26,7 @@ from tfnmt.data.plan import make_plan
 from tfnmt.data.prepared import Prepared
 from tfnmt.errors import UsageError
 from tfnmt.experiment import define_experiment, read_data, resolve
-from tfnmt.flags import run
+from tfnmt.flags import not_utf_8, run
 from tfnmt.lanes import share_processors
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow
@@ -58,6 +58,8 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     config = resolve(values)
     run_folder = Run(Path(values.run_dir or default_run_dir(values, config)))
+    if problems := not_utf_8([str(run_folder.path)]):  # TensorFlow takes no such names
+        raise UsageError(*(f"--run_dir: {problem}" for problem in problems))
     if is_chief():
         check_folder(run_folder.path)
     if run_folder.begun():

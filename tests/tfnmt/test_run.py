@@ -159,8 +159,8 @@ def test_evaluations_are_kept_in_their_order(tmp_path: Path) -> None:
     assert run.evaluations() == []
     first = {"split": "val", "bleu": 30.5, "text": "Grüße\u2028 und\nmehr"}
     run.append_evaluation(first)
-    run.append_evaluation({"split": "test"})
-    assert run.evaluations() == [first, {"split": "test"}]
+    run.append_evaluation({"split": "gr\udcfcn.de"})  # a name that is not UTF-8
+    assert run.evaluations() == [first, {"split": "gr\udcfcn.de"}]
     assert len(run.evaluations_path.read_bytes().splitlines()) == 2
 
 

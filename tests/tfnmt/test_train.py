@@ -101,6 +101,11 @@ def test_a_run_folder_that_cannot_be_is_told_before_the_text_is_read(
     assert "tokenizer" not in capsys.readouterr().err
 
 
+def test_a_run_is_kept_in_a_folder_named_in_utf_8(call: Callable[..., None]) -> None:
+    with pytest.raises(UsageError, match=r"--run_dir: 'gr\\udcfcn': not UTF-8"):
+        call(train, "--dataset=toy", "--run_dir=gr\udcfcn")
+
+
 def test_validation_pairs_without_a_side_are_told(
     call: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
