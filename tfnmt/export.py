@@ -18,6 +18,8 @@ from absl import flags
 from tfnmt.data.catalog import data_folder
 from tfnmt.data.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
+from tfnmt.exporting.bundle import ENDING, write_bundle
+from tfnmt.exporting.card import make_card
 from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
 from tfnmt.exporting.models import RunModel, find_folder, find_run
 from tfnmt.flags import define_data_dir, not_utf_8, run
@@ -66,14 +68,16 @@ def _check(values: Any) -> None:
         given = ["quantization"] if values.quantization else []
     problems = [f"--{name}: not with --format={values.format}" for name in given]
     problems += not_utf_8([values.licence or ""])
+    if values.output and Path(values.output).is_file():
+        problems.append(f"--output={values.output}: a file; name a folder")
+    if values.bundle and not values.bundle.endswith(ENDING):
+        problems.append(f"--bundle={values.bundle}: a bundle is a {ENDING}; name it so")
     if problems:
         raise UsageError(*problems)
 
 
 def _convert(values: Any, model: RunModel) -> None:
     translator = model.load_translator()
-    from tfnmt.exporting.card import make_card
-
     path = export_ctranslate2(
         translator.transformer,
         model.config,
@@ -86,9 +90,6 @@ def _convert(values: Any, model: RunModel) -> None:
 
 
 def _write_bundle(values: Any, model: RunModel) -> None:
-    from tfnmt.exporting.bundle import write_bundle
-    from tfnmt.exporting.card import make_card
-
     write_bundle(model.run, make_card(model, values.licence), Path(values.bundle))
     size = Path(values.bundle).stat().st_size / 1e6
     say(f"packed {values.bundle}, {size:.1f} MB; --model takes its URL, once it is on a server")
@@ -96,9 +97,7 @@ def _write_bundle(values: Any, model: RunModel) -> None:
 
 def _publish(values: Any, model: RunModel) -> None:
     translator = model.load_translator()
-
     from tfnmt.exporting import saved_model
-    from tfnmt.exporting.card import make_card
     from tfnmt.exporting.texts import parity_texts
 
     folder = Path(values.output)

@@ -21,6 +21,8 @@ CTRANSLATE2 = "--format=ctranslate2"
         (["--model=run"], "--model, and --output or --bundle: needed"),
         (["--model=run", "--output=o", "more"], "--model, and --output or --bundle: needed"),
         (["--model=run", "--output=o", "--licence=\udce9"], r"'\\udce9': not UTF-8"),
+        (["--model=run", f"--output={__file__}"], "test_export.py: a file; name a folder"),
+        (["--model=run", "--bundle=b.zip"], r"--bundle=b\.zip: a bundle is a \.tar\.gz"),
         (["--model=run", "--output=o", "--quantization=int8"], "--quantization: not with --format"),
         (["--model=run", "--output=o", CTRANSLATE2, "--version=2"], "--version: not with --format"),
         (["--model=run", "--output=o", CTRANSLATE2, "--keep=2"], "--keep: not with --format"),

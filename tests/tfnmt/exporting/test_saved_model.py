@@ -206,5 +206,5 @@ def test_a_folder_that_cannot_be_written_is_told(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file/1"):
-        call(export, f"--model={tiny_run}", f"--output={tmp_path / 'file'}")
+    with pytest.raises(UserError, match="file/export/1"):
+        call(export, f"--model={tiny_run}", f"--output={tmp_path / 'file' / 'export'}")
