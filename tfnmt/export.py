@@ -25,6 +25,7 @@ from tfnmt.exporting.models import RunModel, find_folder, find_run
 from tfnmt.flags import define_data_dir, not_utf_8, run
 from tfnmt.lanes import share_processors
 from tfnmt.progress import say
+from tfnmt.writing import is_special
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
@@ -70,7 +71,7 @@ def _check(values: Any) -> None:
     problems += not_utf_8([values.licence or ""])
     if values.output and Path(values.output).is_file():
         problems.append(f"--output={values.output}: a file; name a folder")
-    if values.bundle and not values.bundle.endswith(ENDING):
+    if values.bundle and not (values.bundle.endswith(ENDING) or is_special(Path(values.bundle))):
         problems.append(f"--bundle={values.bundle}: a bundle is a {ENDING}; name it so")
     if problems:
         raise UsageError(*problems)

@@ -94,6 +94,7 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
             main(values, _parse(values, arguments))
         sys.stdout.flush()
     except UserError as error:
+        _let_go_of_stdout()
         for problem in error.problems:
             print(f"tfnmt: {problem}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -106,7 +107,7 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        discard_stdout()
+        _let_go_of_stdout()
         print(f"tfnmt: {error.strerror}; make room, and run again", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
@@ -115,6 +116,14 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
 def discard_stdout() -> None:
     """What stdout still holds goes nowhere: Python's own flush at exit must not complain again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _let_go_of_stdout() -> None:
+    """Writes what it still holds; what cannot be written must not be complained of at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard_stdout()
 
 
 def _parse(values: FlagValues, arguments: list[str]) -> list[str]:

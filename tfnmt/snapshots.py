@@ -57,12 +57,13 @@ def snapshot_is_whole(path: Path) -> bool:
         return False
 
 
-def check_whole(path: Path) -> None:
-    """Refuses a snapshot that is damaged: it may well load, and translate into nonsense."""
-    if not snapshot_is_whole(path) and path.is_dir():
+def check_weights(weights: Path) -> None:
+    """Refuses weights that are damaged: they may well load, and translate into nonsense."""
+    # Twice: where a training writes a step anew, its old checksum may have met the new weights.
+    if _is_contradicted(weights) and _is_contradicted(weights):
         raise UserError(
-            f"{path}: damaged, not what its {CHECKSUMS} says; copy it anew, or remove it, and "
-            "what else there is stands for the run"
+            f"{weights}: damaged, not what {CHECKSUMS} says; copy the run anew, or remove "
+            f"{weights.parent}, and what else there is stands for the run"
         )
 
 
@@ -73,6 +74,17 @@ def still_there(weights: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise UserError(f"{weights}: gone; the run has newer ones: try again") from error
+
+
+def _is_contradicted(weights: Path) -> bool:
+    """Whether a file is not what was noted of it; one that is gone is told by who reads it."""
+    try:
+        checksums = json.loads((weights.parent / CHECKSUMS).read_text())
+        return bool(checksums.get(weights.name) != _sha256(weights))
+    except FileNotFoundError:
+        return False
+    except ValueError:
+        return True
 
 
 def _sha256(path: Path) -> str:

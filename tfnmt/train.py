@@ -68,10 +68,10 @@ def main(values: Any, positional: list[str]) -> None:
         run_folder.check_same(config)
     if run_folder.finished and run_folder.config() == config:
         keys = flatten(config)
-        ends = " or ".join(key for key in ENDS if keys[key] is not None)
+        ends = ", ".join(key for key in ENDS if keys[key] is not None)
         say(
-            f"{run_folder.path}: this training is finished; with a later {ends} it goes on, and "
-            "--run_dir begins another"
+            f"{run_folder.path}: this training is finished; with a later end ({ends}) it goes on, "
+            "and --run_dir begins another"
         )
         return
 

@@ -167,7 +167,7 @@ def test_a_finished_run_says_so_and_another_configuration_is_refused(
     finish(start(folder, training__max_steps=3))
     before = folder.run.weights().read_bytes()
     told = finish(start(folder, training__max_steps=3))
-    assert "this training is finished; with a later training.max_steps it goes on" in told
+    assert "this training is finished; with a later end (training.max_steps" in told
     errors = finish(start(folder, training__max_steps=3, model__d_ff=16), code=1)
     refusal = errors.splitlines()[-1]
     assert refusal.startswith(f"tfnmt: {folder.run.path}: was started with another model.d_ff;")

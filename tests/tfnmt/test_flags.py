@@ -1,3 +1,4 @@
+import errno
 import os
 import re
 import subprocess
@@ -214,6 +215,19 @@ def test_a_full_disk_is_told(tmp_path: Path, arguments: list[str]) -> None:
         done = run_script(tmp_path, *arguments, stdout=full.fileno())
     told = "tfnmt: No space left on device; make room, and run again\n"
     assert (done.returncode, done.stderr) == (1, told)
+
+
+def test_what_was_printed_before_a_disk_was_full_is_not_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fill(values: Any, positional: list[str]) -> None:
+        print("a result")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert exit_code(fill) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "a result\n"
+    assert captured.err == "tfnmt: No space left on device; make room, and run again\n"
 
 
 def test_what_is_not_utf_8_is_told_as_it_can_be(tmp_path: Path) -> None:

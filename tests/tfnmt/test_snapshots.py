@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import tfnmt
-from tfnmt.snapshots import CHECKSUMS, WEIGHTS, Snapshots, snapshot_is_whole
+from tfnmt.errors import UserError
+from tfnmt.snapshots import CHECKSUMS, WEIGHTS, Snapshots, check_weights, snapshot_is_whole
 
 REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
 
@@ -171,3 +172,21 @@ def test_after_an_error_nothing_is_left_of_a_folder(
     with pytest.raises(error):
         Snapshots(tmp_path, keep=1).write(1, failing(error))
     assert names(tmp_path) == []
+
+
+def fill_with(folder: Path, number: int) -> None:
+    (folder / WEIGHTS).write_text(f"{number}" * 10_000)
+
+
+def test_weights_are_damaged_that_are_not_what_was_noted(tmp_path: Path) -> None:
+    path = Snapshots(tmp_path, keep=1).write(1, lambda folder: fill_with(folder, 0))
+    check_weights(path / WEIGHTS)
+    fill_with(path, 1)
+    with pytest.raises(UserError, match=rf"{path / WEIGHTS}: damaged"):
+        check_weights(path / WEIGHTS)
+    (path / CHECKSUMS).write_text("half")
+    with pytest.raises(UserError, match="damaged"):
+        check_weights(path / WEIGHTS)
+    (path / CHECKSUMS).unlink()
+    check_weights(path / WEIGHTS)  # nothing says otherwise
+    check_weights(tmp_path / "gone" / WEIGHTS)  # who reads them says so

@@ -310,6 +310,13 @@ def test_what_is_read_is_not_written_over(call: Call, tiny_run: Path, tmp_path: 
     assert text.read_text() == "A dog runs.\n"
 
 
+def test_an_input_of_no_name_is_none(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_text("old\n")
+    call(translate, f"--model={tiny_run}", "--input=", f"--output={output}", "A dog runs.")
+    assert output.read_text() != "old\n"
+
+
 def test_without_stdin_texts_or_a_file_are_asked_for(
     call: Call, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ def check_output(output: str | None, source: str | None) -> None:
     """Refuses to write over what is read, and, as lines are, to a name that says packed."""
     if output is None:
         return
-    if source is not None and os.path.isfile(output) and os.path.samefile(output, source):
+    if source and os.path.isfile(output) and os.path.samefile(output, source):
         raise UsageError(f"--output={output}: the --input, which would be lost; name another file")
     if unpacked_name(Path(output)) != Path(output):
         raise UsageError(

@@ -76,15 +76,15 @@ class _OneFile(ABC):
         return (self.path,)
 
     def pairs(self, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences in their order; raises when not one has both."""
-        paired = False
+        """(source, target) sentences in their order; raises when there is not one sentence."""
+        empty = True
         for pair in self._pairs(errors):
-            paired = paired or all(pair)
+            empty = empty and not any(pair)
             yield pair
-        if not paired:
+        if empty:
             raise UserError(
-                f"{self.path}: nothing in it is in both {self.source} and {self.target}; "
-                "check the two languages, and the tabs where it is a .tsv"
+                f"{self.path}: no {self.source} or {self.target} text in it; "
+                "check the file and the two languages"
             )
 
     @abstractmethod
@@ -98,13 +98,19 @@ class TSV(_OneFile):
 
     def _pairs(self, errors: str) -> Iterator[Pair]:
         columns = (0, 1)
+        widest = 0
         for number, line in enumerate(read_lines(self.path, errors)):
             row = line.split("\t")
+            widest = max(widest, len(row))
             header = _columns(row, self.source, self.target) if number == 0 else None
             if header is None:
                 yield _cell(row, columns[0]), _cell(row, columns[1])
             else:
                 columns = header
+        if widest == 1:
+            raise UserError(
+                f"{self.path}: no tab in it; {self.source} TAB {self.target} is expected on a line"
+            )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tfnmt.errors import UserError
 from tfnmt.exporting.card import without_folders
 from tfnmt.progress import say
 from tfnmt.run import Run
-from tfnmt.snapshots import check_whole, snapshot_is_whole
+from tfnmt.snapshots import snapshot_is_whole
 from tfnmt.writing import written_aside
 
 MODELS: dict[str, Download] = {}
@@ -39,7 +39,8 @@ NEEDED = ("config.yaml", "tokenizer.model", LICENCE)
 def write_bundle(run: Run, card: dict[str, Any], path: Path) -> None:
     """Packs what a run translates with; the same run and card give the same bytes."""
     weights = run.weights()
-    check_whole(weights.parent)
+    if not snapshot_is_whole(weights.parent):
+        raise UserError(f"{weights.parent}: a file in it is damaged or missing; copy the run anew")
     files = {
         "config.yaml": dump_config(without_folders(run.config())).encode(),
         "tokenizer.model": run.tokenizer_model(),

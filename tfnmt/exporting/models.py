@@ -13,7 +13,7 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import say
 from tfnmt.quiet import import_tensorflow, silent_stderr
 from tfnmt.run import Run, home, newest_finished_run
-from tfnmt.snapshots import check_whole, still_there
+from tfnmt.snapshots import check_weights, still_there
 
 if TYPE_CHECKING:
     from tfnmt.decoding.answers import Signatures
@@ -66,7 +66,7 @@ class RunModel:
         from tfnmt.decoding.translator import load_translator
 
         tokenizer_model = self.run.tokenizer_model()
-        check_whole(self.weights.parent)
+        check_weights(self.weights)
         with still_there(self.weights):
             return load_translator(self.weights, self.config, tokenizer_model, prefix)
 

@@ -21,7 +21,7 @@ from tfnmt.errors import UsageError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
 from tfnmt.run import Run
-from tfnmt.snapshots import check_whole, snapshot_is_whole, still_there
+from tfnmt.snapshots import check_weights, snapshot_is_whole, still_there
 from tfnmt.training import board, callbacks
 from tfnmt.training.budget import out_of_memory
 from tfnmt.training.checkpoints import (
@@ -126,7 +126,7 @@ def _begin_with(transformer: Transformer, config: Config, run: Run) -> None:
             f"training.init_from: {run.path} has another {', '.join(shapes)}; take over its values"
         )
     weights = run.weights()
-    check_whole(weights.parent)
+    check_weights(weights)
     with still_there(weights):
         transformer.load_weights(weights)
     say(f"begins with {weights.relative_to(run.path).parent} of {run.path}")
