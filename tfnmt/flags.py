@@ -79,7 +79,8 @@ def _limit(text: str) -> dict[str, Any]:
 def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None = None) -> NoReturn:
     """Parses the arguments, calls `main(values, positional)` and exits.
 
-    A `UserError` becomes one line per problem on stderr; every other error keeps its traceback.
+    A `UserError` becomes one line per problem on stderr, and a full disk one; every other error
+    keeps its traceback.
     `usage` is the command's docstring: the first thing that `--help` prints.
     """
     arguments = sys.argv[1:] if arguments is None else arguments

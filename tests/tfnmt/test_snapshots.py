@@ -174,14 +174,10 @@ def test_after_an_error_nothing_is_left_of_a_folder(
     assert names(tmp_path) == []
 
 
-def fill_with(folder: Path, number: int) -> None:
-    (folder / WEIGHTS).write_text(f"{number}" * 10_000)
-
-
 def test_weights_are_damaged_that_are_not_what_was_noted(tmp_path: Path) -> None:
-    path = Snapshots(tmp_path, keep=1).write(1, lambda folder: fill_with(folder, 0))
+    path = Snapshots(tmp_path, keep=1).write(1, weights(b"some"))
     check_weights(path / WEIGHTS)
-    fill_with(path, 1)
+    weights(b"more")(path)
     with pytest.raises(UserError, match=rf"{path / WEIGHTS}: damaged"):
         check_weights(path / WEIGHTS)
     (path / CHECKSUMS).write_text("half")

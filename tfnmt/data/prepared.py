@@ -39,7 +39,7 @@ from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 from tfnmt.processors import PROCESSORS
 from tfnmt.progress import bar, say
-from tfnmt.writing import exclusive, written_aside
+from tfnmt.writing import ASIDE, exclusive, written_aside
 
 FORMAT = 2
 """Raised whenever prepared folders of older versions must not be used any more."""
@@ -86,7 +86,7 @@ def prepare(
         try:
             with exclusive(lock, f"another process prepares {folder}"):
                 if not folder.is_dir():
-                    for left in folder.parent.glob(f".{folder.name}.*.aside"):
+                    for left in folder.parent.glob(f".{folder.name}{ASIDE}"):
                         shutil.rmtree(left)  # of a process that was killed
                     with written_aside(folder) as aside:
                         aside.mkdir()

@@ -23,7 +23,7 @@ def make_card(model: RunModel, data_licence: str | None = None) -> dict[str, Any
     return {
         "source": config.data.source,
         "target": config.data.target,
-        "run": _last_part(model.run.path.name),
+        "run": _last_part(str(model.run.path)),
         "step": model.step,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "limits": _limits(config),

@@ -43,8 +43,12 @@ def test_a_card_names_files_and_runs_without_their_folders(own_run: Path) -> Non
     assert evaluation["model"] == evaluation["against"]["model"] == "mine"
 
 
-def test_a_card_is_in_utf_8_whatever_the_names_of_files_are_in(own_run: Path) -> None:
-    config = find_run(own_run).config
+def test_a_card_is_in_utf_8_whatever_the_names_of_files_are_in(
+    own_run: Path, tmp_path: Path
+) -> None:
+    model = find_run(shutil.copytree(own_run, tmp_path / "gr\udcfcn"))
+    assert make_card(model)["run"] == "gr?n"
+    config = model.config
     data = config.data.model_copy(update={"train": ("gr\udcfcn.en", "gr\udcfcn.de")})
     named = without_folders(config.model_copy(update={"data": data}))
     assert named.data.train == ("gr?n.en", "gr?n.de")
