@@ -13,7 +13,7 @@ import requests
 from benchmarks.measurement import percentiles, tell
 from benchmarks.rest import PATIENCE, Rest
 from tfnmt.errors import UserError
-from tfnmt.quiet import import_tensorflow
+from tfnmt.runtime.startup import import_tensorflow
 
 Ask = Callable[[str], object]
 

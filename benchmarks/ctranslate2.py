@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from tfnmt.cli import run
 from tfnmt.config import DecodingConfig
-from tfnmt.data.corpora import Files
-from tfnmt.data.formats import find_texts
+from tfnmt.data.corpora.corpus import Files
+from tfnmt.data.corpora.formats import find_texts
 from tfnmt.errors import UsageError
 from tfnmt.exporting.ctranslate2 import (
     QUANTIZATIONS,
@@ -29,10 +30,9 @@ from tfnmt.exporting.ctranslate2 import (
     export_ctranslate2,
     search_options,
 )
-from tfnmt.exporting.models import RunModel, find_run
-from tfnmt.flags import run
-from tfnmt.lanes import LANES
+from tfnmt.loading.models import RunModel, find_run
 from tfnmt.progress import bar
+from tfnmt.runtime.startup import LANES
 
 ROWS = 64
 """Sentences translated together, as tfnmt does."""
@@ -104,8 +104,7 @@ def _systems(model: RunModel, change: Change, folders: dict[str, Path]) -> list[
 
 def _ours(model: RunModel) -> Translate:
     graph = model.load()["serving_default"]
-    from tfnmt.decoding.answers import best
-    from tfnmt.decoding.lines import translate_lines, windows
+    from tfnmt.decoding.lines import best, translate_lines, windows
 
     def translate(sources: list[str]) -> list[str]:
         answers = translate_lines(best(graph), windows(sources))
@@ -134,7 +133,7 @@ def _compare(
     systems: list[System], change: Change, sources: list[str], references: list[str], turns: int
 ) -> None:
     """Prints a line a system; the first one is what the others are compared with."""
-    from tfnmt.evaluation.scores import bleu
+    from tfnmt.evaluation.metrics import bleu
 
     found = {system.name: system.translate(sources) for system in systems}
     seconds: dict[str, list[float]] = {system.name: [] for system in systems}

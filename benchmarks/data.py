@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from tfnmt.cli import define_data_dir, run
 from tfnmt.config import Config, build_config
-from tfnmt.data.batches import Batches
-from tfnmt.data.catalog import data_folder, open_corpus
-from tfnmt.data.files import read_lines
-from tfnmt.data.plan import make_plan
-from tfnmt.data.prepared import prepare
+from tfnmt.data.batching.batches import Batches
+from tfnmt.data.batching.plan import make_plan
+from tfnmt.data.corpora.catalog import data_folder, open_corpus
+from tfnmt.data.corpora.text_files import read_lines
+from tfnmt.data.preparation.prepared import prepare
 from tfnmt.errors import UsageError, UserError
-from tfnmt.flags import define_data_dir, run
 from tfnmt.progress import bar, say
-from tfnmt.writing import written_aside
+from tfnmt.runtime.files import written_aside
 
 LANGUAGES = ("en", "de")
 SOURCES = ("tatoeba/de-en/train", "multi30k/train", "wmt14/de-en/newstest2013")
@@ -216,7 +216,7 @@ def _open_batches(work: Work, config: Config) -> Batches:
 
 def speeds(text: str, cache: str) -> None:
     """Prints both kinds of speed; in a process of its own, for TensorFlow takes much memory."""
-    from tfnmt.quiet import import_tensorflow
+    from tfnmt.runtime.startup import import_tensorflow
 
     import_tensorflow()
     work = Work(Path(text), Path(cache))

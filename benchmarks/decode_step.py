@@ -14,10 +14,10 @@ from typing import Any
 
 from absl import flags
 
+from tfnmt.cli import run
 from tfnmt.config import ModelConfig
 from tfnmt.errors import UsageError
-from tfnmt.flags import run
-from tfnmt.quiet import expect_few_rows, import_tensorflow
+from tfnmt.runtime.startup import expect_few_rows, import_tensorflow
 
 POSITIONS = (10, 100)
 SOURCE_LENGTH = 16

@@ -22,13 +22,13 @@ from typing import Any
 from absl import flags
 
 from benchmarks.peers import measure
+from tfnmt.cli import run
 from tfnmt.config import ModelConfig
-from tfnmt.data.tokenizer import EOS, UNK
+from tfnmt.data.preparation.tokenizer import EOS, UNK
 from tfnmt.errors import UsageError
-from tfnmt.flags import run
-from tfnmt.quiet import expect_few_rows, import_tensorflow
+from tfnmt.model.layers import Tensor
+from tfnmt.runtime.startup import expect_few_rows, import_tensorflow
 
-Tensor = Any
 Find = Callable[[Tensor], Tensor]
 
 PLAIN = "tfnmt plain"
@@ -96,8 +96,7 @@ def _searches() -> tuple[Find, Find]:
 
     from tfnmt.config import DecodingConfig
     from tfnmt.decoding.compiled import compiled_search
-    from tfnmt.decoding.halves import in_halves
-    from tfnmt.decoding.searcher import Searcher
+    from tfnmt.decoding.searcher import Searcher, in_halves
     from tfnmt.model.transformer import Transformer
 
     transformer = Transformer(ModelConfig(d_model=128, d_ff=256), VOCAB_SIZE)

@@ -19,6 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfnmt.model.layers import Tensor
+
 os.environ["KERAS_BACKEND"] = "jax"
 
 import jax
@@ -28,17 +30,16 @@ import numpy as np
 from absl import flags
 
 from benchmarks.training import configure
+from tfnmt.cli import define_data_dir, run
 from tfnmt.config import Config
-from tfnmt.data.batches import Batch, Batches
-from tfnmt.data.catalog import data_folder, open_corpus
-from tfnmt.data.plan import make_plan
-from tfnmt.data.prepared import prepare
+from tfnmt.data.batching.batches import Batch, Batches
+from tfnmt.data.batching.plan import make_plan
+from tfnmt.data.corpora.catalog import data_folder, open_corpus
+from tfnmt.data.preparation.prepared import prepare
 from tfnmt.errors import UsageError
-from tfnmt.flags import define_data_dir, run
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
 
-Tensor = Any
 Weights = list[Tensor]
 
 FLAGS = flags.FlagValues()

@@ -6,7 +6,7 @@ A command reads the file that {input} names and writes a line to stdout for each
 as
 
     'tfnmt=python -m tfnmt.translate --model=RUN --length_penalty=0 --input={input}'
-    'CTranslate2 float32=python -m benchmarks.rivals.ct2 EXPORT {input}'
+    'CTranslate2 float32=python -m benchmarks.baselines.ct2 EXPORT {input}'
     'OpenNMT-tf=PYTHON benchmarks/rivals/opennmt_tf.py RUN {input}'
 
 It is run on the first sentence alone, which tells how long it takes to start, and on all; the rate
@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from tfnmt.data.files import read_lines
+from tfnmt.cli import run
+from tfnmt.data.corpora.text_files import read_lines
 from tfnmt.errors import UsageError, UserError
-from tfnmt.flags import run
 from tfnmt.progress import bar
 
 FLAGS = flags.FlagValues()

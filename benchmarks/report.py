@@ -14,8 +14,8 @@ from typing import Any
 
 from absl import flags
 
+from tfnmt.cli import run
 from tfnmt.errors import UserError
-from tfnmt.flags import run
 from tfnmt.progress import say
 
 ROOT = Path(__file__).parent.parent

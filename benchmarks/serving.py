@@ -36,16 +36,16 @@ from typing import Any
 from absl import flags
 
 from benchmarks.clients import load, protocols
-from benchmarks.contract import keeps_contract
-from benchmarks.hostile import attack
 from benchmarks.load import Load, Seen, offline
 from benchmarks.measurement import percentiles, resident, tell
 from benchmarks.rest import Rest
-from tfnmt.data import toy
-from tfnmt.data.files import read_lines
+from tests.soak.contract import keeps_contract
+from tests.soak.hostile_inputs import attack
+from tfnmt.cli import run as run_command
+from tfnmt.data.corpora.text_files import read_lines
+from tfnmt.data.corpora.toy import grammar
 from tfnmt.errors import UsageError, UserError
-from tfnmt.flags import run as run_command
-from tfnmt.quiet import import_tensorflow
+from tfnmt.runtime.startup import import_tensorflow
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("url", None, "the model's REST address", flag_values=FLAGS)
@@ -107,7 +107,7 @@ def _rates(rates: list[str]) -> list[float]:
 
 def _texts(path: str | None) -> list[str]:
     if path is None:
-        return [source for source, _ in islice(toy.pairs("test"), 500)]
+        return [source for source, _ in islice(grammar.pairs("test"), 500)]
     texts = list(read_lines(Path(path)))
     if not texts:
         raise UserError(f"{path}: empty; give sentences, one per line")

@@ -24,18 +24,16 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from benchmarks.peers import measure
+from tfnmt.cli import define_data_dir, run
 from tfnmt.config import Config, ModelConfig, build_config, merge, parse_overrides
-from tfnmt.data.batches import Batches
-from tfnmt.data.catalog import data_folder, open_corpus
-from tfnmt.data.plan import make_plan
-from tfnmt.data.prepared import prepare
+from tfnmt.data.batching.batches import Batches
+from tfnmt.data.batching.plan import make_plan
+from tfnmt.data.corpora.catalog import data_folder, open_corpus
+from tfnmt.data.preparation.prepared import prepare
 from tfnmt.errors import UsageError
-from tfnmt.flags import define_data_dir, run
-from tfnmt.lanes import LANES, share_processors
+from tfnmt.model.layers import Tensor
 from tfnmt.progress import say
-from tfnmt.quiet import import_tensorflow
-
-Tensor = Any
+from tfnmt.runtime.startup import LANES, import_tensorflow, share_processors
 
 RATE = "target_tokens_per_s"
 
@@ -166,7 +164,7 @@ class Ours:
         share_processors()
         import_tensorflow()
         from tfnmt.training.distribution import make_strategy
-        from tfnmt.training.training import make_trainer
+        from tfnmt.training.trainer import make_trainer
 
         self.strategy = make_strategy()
         self.trainer = make_trainer(config, vocab_size, self.strategy)

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 from sacrebleu.metrics import CHRF
 
-from tfnmt.data.files import Pair, read_pairs
+from tfnmt.cli import run
+from tfnmt.data.corpora.text_files import Pair, read_pairs
 from tfnmt.errors import UsageError
-from tfnmt.exporting.models import find_model
-from tfnmt.flags import run
+from tfnmt.loading.models import find_model
 from tfnmt.progress import bar
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.answers import Answer, Row, Signatures
+    from tfnmt.decoding.lines import Answer, Row, Signatures
 
 BAD, POOR = 40, 52
 """A tenth and a quarter of the translations of Multi30k's val split, by the model of
@@ -87,8 +87,7 @@ def main(values: Any, positional: list[str]) -> None:
 
 def _translate(graphs: "Signatures", pairs: list[Pair]) -> "list[Answer]":
     """As `translate --json` does."""
-    from tfnmt.decoding.answers import again, best
-    from tfnmt.decoding.lines import translate_lines, windows
+    from tfnmt.decoding.lines import again, best, translate_lines, windows
 
     answering = again(best(graphs["serving_default"]), graphs["align"])
     answers = translate_lines(answering, windows(source for source, _ in pairs))
@@ -97,8 +96,7 @@ def _translate(graphs: "Signatures", pairs: list[Pair]) -> "list[Answer]":
 
 def _read(graphs: "Signatures", pairs: list[Pair], side: int) -> "list[Answer]":
     """One side of the pairs, as if search had found it."""
-    from tfnmt.decoding.answers import Answer, Hypothesis, again
-    from tfnmt.decoding.lines import translate_lines, windows
+    from tfnmt.decoding.lines import Answer, Hypothesis, again, translate_lines, windows
 
     def given(rows: "Sequence[Row]") -> list[Answer]:
         return [Answer((Hypothesis(pairs[row.place[0]][side], 0.0),)) for row in rows]

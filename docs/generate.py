@@ -18,10 +18,10 @@ from absl import flags
 from starlette.testclient import TestClient
 
 import app.settings
-from app.models.models import Models
+from app.models.registry import Models
 from app.server.application import create
-from app.server.desk import Desk
 from app.server.metrics import Metrics
+from app.server.request_guard import Desk
 from tfnmt.config import Config
 
 Schema = Mapping[str, Any]

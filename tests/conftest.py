@@ -9,8 +9,7 @@ from types import ModuleType
 import pytest
 
 from tfnmt.config import ModelConfig
-from tfnmt.lanes import share_processors
-from tfnmt.quiet import set_environment
+from tfnmt.runtime.startup import set_environment, share_processors
 
 # From the first: a command that a test calls would make these settings for all tests after it, and
 # another number of threads adds up in another order.
@@ -64,7 +63,7 @@ def tiny_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_export(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That run, exported: once for all processes of pytest, whose runs are the same to the bit."""
     from tfnmt import export
-    from tfnmt.writing import exclusive
+    from tfnmt.runtime.files import exclusive
 
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tiny_export"

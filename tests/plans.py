@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from tfnmt.config import TokenizerConfig, build_config
-from tfnmt.data.plan import Plan, make_plan
-from tfnmt.data.prepared import Prepared
-from tfnmt.data.sentences import Lines, Sentences
-from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
+from tfnmt.data.batching.plan import Plan, make_plan
+from tfnmt.data.preparation.prepared import Prepared
+from tfnmt.data.preparation.storage import Lines, Sentences
+from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 
 
 def plan_of_lengths(

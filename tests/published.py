@@ -1,6 +1,6 @@
 """A published corpus, small."""
 
-from tfnmt.data.published import Part, Published
+from tfnmt.data.corpora.published import Part, Published
 
 
 def small_corpus(url: str) -> Published:

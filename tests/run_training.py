@@ -12,15 +12,15 @@ import signal
 import sys
 from typing import Any
 
-from tfnmt.quiet import set_environment, silent_stderr
+from tfnmt.runtime.startup import set_environment, silent_stderr
 
 set_environment()
 with silent_stderr():
     import keras
     import tensorflow as tf
 
-from tfnmt import flags, train  # noqa: E402
-from tfnmt.training import training  # noqa: E402
+from tfnmt import cli, train  # noqa: E402
+from tfnmt.training.trainer import Trainer  # noqa: E402
 
 
 class LossNotes(keras.callbacks.Callback):
@@ -43,14 +43,14 @@ def main(losses: str, devices: int, arguments: list[str]) -> None:
     tf.config.set_logical_device_configuration(cpu, parts)
     with silent_stderr():
         tf.constant(0)
-    fit = training.Trainer.fit
+    fit = Trainer.fit
 
     def noting(self: Any, *positional: Any, callbacks: list[Any], **named: Any) -> Any:
         assert self.distribute_strategy.num_replicas_in_sync == devices
         return fit(self, *positional, callbacks=[*callbacks, LossNotes(losses)], **named)
 
-    training.Trainer.fit = noting
-    flags.run(train.main, train.FLAGS, "", arguments)
+    Trainer.fit = noting
+    cli.run(train.main, train.FLAGS, "", arguments)
 
 
 if __name__ == "__main__":  # not in the processes that encode

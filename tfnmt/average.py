@@ -12,12 +12,12 @@ from typing import Any
 
 from absl import flags
 
+from tfnmt.cli import run
 from tfnmt.errors import UsageError, UserError
-from tfnmt.flags import run
 from tfnmt.progress import say
-from tfnmt.quiet import import_tensorflow
-from tfnmt.run import Run
-from tfnmt.snapshots import snapshot_is_whole, still_there
+from tfnmt.runs.checkpoints import snapshot_is_whole, still_there
+from tfnmt.runs.run import Run
+from tfnmt.runtime.startup import import_tensorflow
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run", flag_values=FLAGS)
@@ -37,7 +37,7 @@ def main(values: Any, positional: list[str]) -> None:
     config = folder.config()
     paths = _last(folder, values.last) if values.last else _best(folder, values.best)
     import_tensorflow()
-    from tfnmt.data.tokenizer import Tokenizer
+    from tfnmt.data.preparation.tokenizer import Tokenizer
     from tfnmt.model.transformer import Transformer
     from tfnmt.training.checkpoints import average_weights, save_weights
 

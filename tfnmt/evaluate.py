@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
 
-from tfnmt.data.assembly import Origin
-from tfnmt.data.catalog import data_folder, download_missing, open_corpus, split_name
-from tfnmt.data.corpora import Files
-from tfnmt.data.files import Pair, read_lines
-from tfnmt.data.formats import find_texts
+from tfnmt.cli import define_data_dir, define_search, run, search_changes
+from tfnmt.data.corpora.assembly import Origin
+from tfnmt.data.corpora.catalog import data_folder, download_missing, open_corpus, split_name
+from tfnmt.data.corpora.corpus import Files
+from tfnmt.data.corpora.formats import find_texts
+from tfnmt.data.corpora.text_files import Pair, read_lines
 from tfnmt.errors import UsageError, UserError
-from tfnmt.exporting.models import ExportModel, RunModel, find_model
-from tfnmt.flags import define_data_dir, define_search, run, search_changes
-from tfnmt.lanes import share_processors
+from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import NotedLines, bar, say
-from tfnmt.writing import check_writable, write_atomically
+from tfnmt.runtime.files import check_writable, write_atomically
+from tfnmt.runtime.startup import share_processors
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.answers import Answer
+    from tfnmt.decoding.lines import Answer
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run or an export", flag_values=FLAGS)
@@ -134,8 +134,7 @@ def _translate(
 ) -> list["Answer"]:
     """The answers; with what looks wrong in them where there is to be a report."""
     graphs = model.load()
-    from tfnmt.decoding.answers import again, best
-    from tfnmt.decoding.lines import translate_lines, windows
+    from tfnmt.decoding.lines import again, best, translate_lines, windows
 
     answering = best(graphs["serving_default"])
     if values.report:
@@ -158,7 +157,7 @@ def _evaluate(
     values: Any, model: RunModel | ExportModel, text: TestSet, answers: Sequence["Answer"]
 ) -> dict[str, Any]:
     """The scores, and what they are of."""
-    from tfnmt.evaluation.scores import scores
+    from tfnmt.evaluation.metrics import scores
 
     data, hypotheses = model.config.data, _texts(answers)
     evaluation: dict[str, Any] = dict(scores(hypotheses, text.references))
@@ -206,7 +205,7 @@ def _compare(
 ) -> dict[str, Any]:
     """The other's scores, and ours less those."""
     from tfnmt.evaluation.comparison import compare
-    from tfnmt.evaluation.scores import scores
+    from tfnmt.evaluation.metrics import scores
 
     return {
         **scores(others, references),
@@ -251,8 +250,7 @@ def _official_path(text: TestSet, target: str) -> Path:
 
 def _literature(text: TestSet, hypotheses: Sequence[str], target: str) -> dict[str, Any]:
     """The literature's BLEU, against the official tokens if there are any."""
-    from tfnmt.evaluation.literature import literature_bleu, literature_tokens
-    from tfnmt.evaluation.scores import bleu
+    from tfnmt.evaluation.metrics import bleu, literature_bleu, literature_tokens
 
     path = _official_path(text, target)
     tokens, official = literature_tokens(text.references, target), _official_tokens(text, target)
@@ -269,7 +267,7 @@ def _literature(text: TestSet, hypotheses: Sequence[str], target: str) -> dict[s
 
 
 def _print_scores(evaluation: dict[str, Any]) -> None:
-    from tfnmt.evaluation.scores import LABELS
+    from tfnmt.evaluation.metrics import LABELS
 
     for name in filter(LABELS.__contains__, evaluation):
         score = evaluation[name]
@@ -280,7 +278,7 @@ def _print_scores(evaluation: dict[str, Any]) -> None:
 
 
 def _print_differences(against: dict[str, Any]) -> None:
-    from tfnmt.evaluation.scores import LABELS
+    from tfnmt.evaluation.metrics import LABELS
 
     print(f"against {against['model']}, the difference, and p by a paired bootstrap:")
     for name, found in against["differences"].items():

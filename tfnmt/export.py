@@ -15,17 +15,17 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.data.catalog import data_folder
-from tfnmt.data.tokenizer import Tokenizer
+from tfnmt.cli import define_data_dir, not_utf_8, run
+from tfnmt.data.corpora.catalog import data_folder
+from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
-from tfnmt.exporting.bundle import ENDING, write_bundle
-from tfnmt.exporting.card import make_card
 from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
-from tfnmt.exporting.models import RunModel, find_folder, find_run
-from tfnmt.flags import define_data_dir, not_utf_8, run
-from tfnmt.lanes import share_processors
+from tfnmt.loading.bundles import ENDING, write_bundle
+from tfnmt.loading.card import make_card
+from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import say
-from tfnmt.writing import is_special
+from tfnmt.runtime.files import is_special
+from tfnmt.runtime.startup import share_processors
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
@@ -83,7 +83,7 @@ def _convert(values: Any, model: RunModel) -> None:
         translator.transformer,
         model.config,
         model.run.tokenizer_model(),
-        make_card(model, values.licence),
+        make_card(model.run, model.config, model.step, values.licence),
         Path(values.output),
         values.quantization or QUANTIZATIONS[0],
     )
@@ -91,7 +91,11 @@ def _convert(values: Any, model: RunModel) -> None:
 
 
 def _write_bundle(values: Any, model: RunModel) -> None:
-    write_bundle(model.run, make_card(model, values.licence), Path(values.bundle))
+    write_bundle(
+        model.run,
+        make_card(model.run, model.config, model.step, values.licence),
+        Path(values.bundle),
+    )
     size = Path(values.bundle).stat().st_size / 1e6
     say(f"packed {values.bundle}, {size:.1f} MB; --model takes its URL, once it is on a server")
 
@@ -99,7 +103,7 @@ def _write_bundle(values: Any, model: RunModel) -> None:
 def _publish(values: Any, model: RunModel) -> None:
     translator = model.load_translator()
     from tfnmt.exporting import saved_model
-    from tfnmt.exporting.texts import parity_texts
+    from tfnmt.exporting.parity import parity_texts
 
     folder = Path(values.output)
     path = folder / str(values.version or saved_model.next_version(folder))
@@ -108,7 +112,9 @@ def _publish(values: Any, model: RunModel) -> None:
         saved_model.check_kept(path, values.keep)
     tokenizer = Tokenizer(model.run.tokenizer_model())
     texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
-    certificate = saved_model.publish(translator, make_card(model, values.licence), texts, path)
+    certificate = saved_model.publish(
+        translator, make_card(model.run, model.config, model.step, values.licence), texts, path
+    )
     say(
         f"parity: {certificate['texts']} texts, {certificate['calls']} calls, the same strings; "
         f"numbers to {max(certificate['largest_difference'].values()):.1e}; "

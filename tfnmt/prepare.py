@@ -11,10 +11,9 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.data.catalog import listing
+from tfnmt.cli import define_experiment, read_data, resolve, run
+from tfnmt.data.corpora.catalog import listing
 from tfnmt.errors import UsageError
-from tfnmt.experiment import define_experiment, read_data, resolve
-from tfnmt.flags import run
 from tfnmt.progress import say
 
 FLAGS = flags.FlagValues()

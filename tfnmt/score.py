@@ -13,12 +13,12 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.data.files import Pair, check_output, check_readable, read_lines
+from tfnmt.cli import run
+from tfnmt.data.corpora.text_files import Pair, check_output, check_readable, read_lines
 from tfnmt.errors import UsageError, UserError
-from tfnmt.exporting.models import find_folder, find_run
-from tfnmt.flags import run
-from tfnmt.output import write_lines
+from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import bar, say
+from tfnmt.runtime.files import write_lines
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run", flag_values=FLAGS)

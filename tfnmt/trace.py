@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from tfnmt.cli import not_utf_8, run
 from tfnmt.config import DecodingConfig, TrainingConfig
-from tfnmt.data.tokenizer import EOS, Tokenizer
+from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
 from tfnmt.errors import UsageError
-from tfnmt.exporting.models import RunModel, find_folder, find_run
-from tfnmt.flags import not_utf_8, run
-from tfnmt.output import write_lines
+from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import bar, say
-from tfnmt.quiet import expect_few_rows, import_tensorflow
-from tfnmt.tracing import words
-from tfnmt.writing import check_writable, write_atomically
+from tfnmt.runtime.files import check_writable, write_atomically, write_lines
+from tfnmt.runtime.startup import expect_few_rows, import_tensorflow
+from tfnmt.tracing import tiny
 
 if TYPE_CHECKING:
     from tfnmt.tracing.subject import Subject
@@ -117,9 +116,9 @@ def _check(values: Any, positional: list[str]) -> None:
 
 def _tiny_ids(texts: list[str], targets: list[str]) -> Ids:
     if not texts:
-        return words.SOURCES, words.TARGETS
-    return _with_eos("text", map(words.encode, texts), MAX_PIECES), _with_eos(
-        "--target", map(words.encode, targets), MAX_PIECES
+        return tiny.SOURCES, tiny.TARGETS
+    return _with_eos("text", map(tiny.encode, texts), MAX_PIECES), _with_eos(
+        "--target", map(tiny.encode, targets), MAX_PIECES
     )
 
 
@@ -141,10 +140,10 @@ def _with_eos(name: str, encoded: Iterator[list[int]], limit: int) -> list[list[
 def _tiny(trained: bool, changes: dict[str, Any]) -> "Subject":
     import keras
 
-    from tfnmt.tracing.subject import tiny
+    from tfnmt.tracing.subject import tiny_subject
 
     keras.utils.set_random_seed(SEED)
-    subject = tiny(DecodingConfig(**{**TINY_DECODING, **changes}))
+    subject = tiny_subject(DecodingConfig(**{**TINY_DECODING, **changes}))
     if trained:
         _train(subject)
     return subject
@@ -159,7 +158,7 @@ def _train(subject: "Subject") -> None:
 
     trainer = Trainer(subject.transformer, LESSONS)
     step = tf.function(trainer.train_step, autograph=False)
-    batch = make_batch(words.LESSONS, words.LESSONS)
+    batch = make_batch(tiny.LESSONS, tiny.LESSONS)
     for _ in bar(range(UPDATES), "training", "updates"):
         step(((batch.source, batch.target_in), batch.target_out))
 

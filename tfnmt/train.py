@@ -17,23 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cluster import is_chief, is_spread
+from tfnmt.cli import define_experiment, not_utf_8, read_data, resolve, run
 from tfnmt.config import ENDS, Config, flatten
-from tfnmt.data.catalog import split_name
-from tfnmt.data.corpora import Corpus
-from tfnmt.data.files import Pair
-from tfnmt.data.plan import make_plan
-from tfnmt.data.prepared import Prepared
+from tfnmt.data.batching.plan import make_plan
+from tfnmt.data.corpora.catalog import split_name
+from tfnmt.data.corpora.corpus import Corpus
+from tfnmt.data.corpora.text_files import Pair
+from tfnmt.data.preparation.prepared import Prepared
 from tfnmt.errors import UsageError
-from tfnmt.experiment import define_experiment, read_data, resolve
-from tfnmt.flags import not_utf_8, run
-from tfnmt.lanes import share_processors
 from tfnmt.progress import say
-from tfnmt.quiet import import_tensorflow
-from tfnmt.run import Run, home
-from tfnmt.training.budget import fitting_slots
-from tfnmt.training.memory import limit_memory
-from tfnmt.writing import check_folder
+from tfnmt.runs.run import Run, home
+from tfnmt.runtime.cluster import is_chief, is_spread
+from tfnmt.runtime.files import check_folder
+from tfnmt.runtime.startup import import_tensorflow, share_processors
+from tfnmt.training.batch_size import fitting_slots, limit_memory
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector
@@ -84,7 +81,7 @@ def main(values: Any, positional: list[str]) -> None:
     plan = make_plan(config, prepared)
     share_processors()
     import_tensorflow()
-    from tfnmt.training.training import Training, train
+    from tfnmt.training.loop import Training, train
 
     def make_evaluate(transformer: "Transformer") -> "Evaluate":
         return _evaluator(transformer, config, prepared.tokenizer.model, val)
@@ -148,11 +145,10 @@ def _evaluator(
     transformer: "Transformer", config: Config, tokenizer_model: bytes, val: list[tuple[str, str]]
 ) -> "Evaluate":
     """Validation by the very Translator that will be exported."""
-    from tfnmt.decoding.answers import best
     from tfnmt.decoding.inspector import Inspector
-    from tfnmt.decoding.lines import translate_lines, windows
+    from tfnmt.decoding.lines import best, translate_lines, windows
     from tfnmt.decoding.translator import Translator
-    from tfnmt.evaluation.scores import bleu
+    from tfnmt.evaluation.metrics import bleu
     from tfnmt.training.validation import Validation
 
     translator = Translator(transformer, tokenizer_model, config.decoding)
@@ -171,8 +167,8 @@ def _evaluator(
 
 def _draw_attention(inspector: "Inspector", source: str, target: str) -> bytes:
     """Where the last decoder layer looks in a source while it reads the target, as PNG."""
-    from tfnmt.pictures.attention import draw_attention
-    from tfnmt.pictures.style import to_png
+    from tfnmt.plots.attention import draw_attention
+    from tfnmt.plots.style import to_png
 
     seen = inspector.look(source, target)
     title = "cross-attention of the last layer"

@@ -20,19 +20,23 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from absl import flags
 
+from tfnmt.cli import define_search, not_utf_8, run, search_changes
 from tfnmt.config import SamplingConfig
-from tfnmt.data.files import check_output, check_readable, decode_lines, open_bytes, read_lines
+from tfnmt.data.corpora.text_files import (
+    check_output,
+    check_readable,
+    decode_lines,
+    open_bytes,
+    read_lines,
+)
 from tfnmt.errors import UsageError
-from tfnmt.exporting.models import ExportModel, RunModel, find_model
-from tfnmt.flags import define_search, not_utf_8, run, search_changes
-from tfnmt.lanes import share_processors
-from tfnmt.output import GrowingFile, write_lines
+from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import NotedLines, bar, say
-from tfnmt.quiet import expect_few_rows
-from tfnmt.writing import is_special
+from tfnmt.runtime.files import GrowingFile, is_special, write_lines
+from tfnmt.runtime.startup import expect_few_rows, share_processors
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.answers import Answer, Answering
+    from tfnmt.decoding.lines import Answer, Answering
 
 FLAGS = flags.FlagValues()
 for _name, _text in (
@@ -159,8 +163,7 @@ def _translate(
     """The lines to write for all lines but those that are done."""
     answering = _answering(values, model)
 
-    from tfnmt.decoding.lines import arriving, translate_lines, windows
-    from tfnmt.decoding.sentences import by_sentences, whole
+    from tfnmt.decoding.lines import arriving, by_sentences, translate_lines, whole, windows
 
     split = by_sentences(model.config.data.source) if values.split_sentences else whole
     longest = model.config.decoding.max_source_length
@@ -200,7 +203,7 @@ def _answering(values: Any, model: RunModel | ExportModel) -> "Answering":
     else:
         graphs = model.load(values.prefix or "", _sampling(values))
 
-    from tfnmt.decoding.answers import again, best, sampled, several
+    from tfnmt.decoding.lines import again, best, sampled, several
 
     if values.nbest:
         return several(graphs, values.nbest)

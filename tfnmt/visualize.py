@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from tfnmt.cli import define_data, not_utf_8, read_data, run
 from tfnmt.config import Config, build_config, merge, parse_overrides, preset_path, read_tree
-from tfnmt.data.catalog import data_folder, open_corpus, split_name
+from tfnmt.data.corpora.catalog import data_folder, open_corpus, split_name
 from tfnmt.errors import UsageError, nearest
-from tfnmt.experiment import define_data, read_data
-from tfnmt.exporting.models import find_folder, find_run
-from tfnmt.flags import not_utf_8, run
+from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import say
-from tfnmt.quiet import expect_few_rows, import_tensorflow
-from tfnmt.run import Run
-from tfnmt.writing import write_atomically
+from tfnmt.runs.run import Run
+from tfnmt.runtime.files import write_atomically
+from tfnmt.runtime.startup import expect_few_rows, import_tensorflow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +81,7 @@ def main(values: Any, positional: list[str]) -> None:
     output = Path(values.output or f"{what}.png")
     figure = PICTURES[what](values, *positional[1:])
 
-    from tfnmt.pictures.style import to_png, to_svg
+    from tfnmt.plots.style import to_png, to_svg
 
     draw = to_svg if output.suffix.lower() == ".svg" else to_png
     write_atomically(output, draw(figure))
@@ -136,8 +135,8 @@ def _positions(values: Any) -> "Figure":
     import_tensorflow()
     import numpy as np
 
-    from tfnmt.model.positions import sinusoids
-    from tfnmt.pictures.positions import draw_positions
+    from tfnmt.model.embedding import sinusoids
+    from tfnmt.plots.positions import draw_positions
 
     return draw_positions(np.array(sinusoids(np.arange(length), d_model)))
 
@@ -147,7 +146,7 @@ def _schedule(values: Any) -> "Figure":
     import_tensorflow()
     import numpy as np
 
-    from tfnmt.pictures.schedule import draw_schedule
+    from tfnmt.plots.schedule import draw_schedule
     from tfnmt.training.schedule import NoamSchedule
 
     def rates(d_model: int, warmup_steps: int, scale: float = 1.0) -> np.ndarray:
@@ -178,7 +177,7 @@ def _attention(values: Any, text: str) -> "Figure":
     translator = model.load_translator()
 
     from tfnmt.decoding.inspector import SHOWN_PIECES, Inspector
-    from tfnmt.pictures.attention import draw_attention
+    from tfnmt.plots.attention import draw_attention
 
     target = values.target
     if target is None:
@@ -222,7 +221,7 @@ def _curves(values: Any) -> "Figure":
     configs = [each.config() for each in runs]
     data_dir = data_folder(values.data_dir)
     import_tensorflow("tensorboard")
-    from tfnmt.pictures.curves import draw_curves, read_curves
+    from tfnmt.plots.curves import draw_curves, read_curves
 
     splits = []
     for config in configs:
@@ -238,8 +237,8 @@ def _batches(values: Any) -> "Figure":
     run = Run(find_folder(values.model[0])) if values.model else None
     _, prepared = read_data(values, config, run)
 
-    from tfnmt.data.plan import make_plan
-    from tfnmt.pictures.batches import draw_batches
+    from tfnmt.data.batching.plan import make_plan
+    from tfnmt.plots.batches import draw_batches
 
     lengths = {
         config.data.source: prepared.source.lengths,

@@ -10,9 +10,9 @@ from app.engines.engine import Card, Pair, Translation
 from app.errors import ApiError
 from app.models.model import MOST_ALTERNATIVES, Aligned, Model
 from app.server import schemas
-from app.server.desk import Desk
-from app.text.pieces import locate
+from app.server.request_guard import Desk
 from app.text.sentences import Span
+from app.text.tokens import locate
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Error, "description": "the body is no JSON"},

@@ -10,10 +10,10 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from app.server import answers, api, health, libretranslate
-from app.server.desk import Desk
-from app.server.gate import Gate
+from app.server import api, error_responses, health, libretranslate
 from app.server.metrics import Metrics
+from app.server.middleware import Gate
+from app.server.request_guard import Desk
 
 STATIC = Path(__file__).parents[1] / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
@@ -30,7 +30,7 @@ def create(desk: Desk, metrics: Metrics) -> Gate:
         redoc_url=None,
         lifespan=lambda _: _lifespan(desk),
     )
-    answers.install(app)
+    error_responses.install(app)
     app.include_router(api.routes(desk))
     app.include_router(libretranslate.routes(desk))
     app.include_router(health.routes(desk, metrics))

@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.server import schemas
-from app.server.desk import Desk
 from app.server.metrics import Metrics
+from app.server.request_guard import Desk
 
 RETRY_SECONDS = "2"
 

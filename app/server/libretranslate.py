@@ -11,7 +11,7 @@ from python_multipart.multipart import parse_options_header
 from app.engines.engine import Translation
 from app.errors import ApiError
 from app.models.model import MOST_ALTERNATIVES
-from app.server.desk import Desk
+from app.server.request_guard import Desk
 from app.server.schemas import PlainError, Text
 
 ANY = "auto"

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.models.batcher import Observer
-from app.models.models import Models
+from app.models.registry import Models
 
 ROWS = (1, 2, 4, 8, 16, 32)
 SHARES = (0.25, 0.5, 0.75, 0.9, 1)

@@ -17,10 +17,10 @@ from app.engines.saved_model import SavedModelEngine, find_version, share_proces
 from app.engines.tf_serving import TFServingEngine
 from app.errors import UserError
 from app.models.model import Model
-from app.models.models import Models
+from app.models.registry import Models
 from app.server.application import create
-from app.server.desk import Desk
 from app.server.metrics import Metrics
+from app.server.request_guard import Desk
 from app.settings import Settings
 
 CONNECTIONS = 2000

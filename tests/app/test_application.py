@@ -12,14 +12,14 @@ import pytest
 from app.engines.engine import Columns
 from app.models.batcher import Observer
 from app.models.model import Model
-from app.models.models import Models
-from app.server import gate
+from app.models.registry import Models
+from app.server import middleware
 from app.server.application import create
-from app.server.desk import Desk
-from app.server.gate import Gate
 from app.server.metrics import Metrics
+from app.server.middleware import Gate
+from app.server.request_guard import Desk
 from app.settings import Settings
-from tests.app.told import ToldEngine
+from tests.app.fake_engine import ToldEngine
 
 SECRET = "Xylophonquark"
 PATH = "/api/v1/translate"
@@ -70,7 +70,7 @@ def test_a_fault_is_told_without_what_it_is_and_logged_without_text(
 
 
 def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.05)
     sent: list[dict[str, Any]] = []
     arriving = iter([{"type": "http.request", "body": b'{"text"', "more_body": True}])
 

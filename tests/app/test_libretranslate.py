@@ -10,13 +10,13 @@ import pytest
 from app.engines.engine import Columns
 from app.models.batcher import Observer
 from app.models.model import Model
-from app.models.models import Models
+from app.models.registry import Models
 from app.server.application import create
-from app.server.desk import Desk
 from app.server.libretranslate import MOST_FIELDS
 from app.server.metrics import Metrics
+from app.server.request_guard import Desk
 from app.settings import Settings
-from tests.app.told import ToldEngine
+from tests.app.fake_engine import ToldEngine
 
 TEXT = "Zwei Männer & ein 犬"
 SETTINGS = Settings(models=(), backends=())

@@ -9,7 +9,7 @@ import pytest
 from app.engines.engine import Mode, Pair
 from app.models.batcher import Observer
 from app.models.model import LONGEST_KEPT, Model
-from tests.app.told import ToldEngine
+from tests.app.fake_engine import ToldEngine
 
 
 class Batches(Observer):

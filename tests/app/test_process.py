@@ -14,14 +14,14 @@ from app.engines.engine import Columns
 from app.errors import UserError
 from app.models.batcher import Observer
 from app.models.model import Model
-from app.models.models import Models
+from app.models.registry import Models
 from app.server import process
 from app.server.application import create
-from app.server.desk import Desk
 from app.server.metrics import Metrics
 from app.server.process import Server, listen
+from app.server.request_guard import Desk
 from app.settings import Settings
-from tests.app.told import ToldEngine
+from tests.app.fake_engine import ToldEngine
 
 LOCAL = Settings(models=(), backends=(), port=0)
 PATH = "/api/v1/translate"

@@ -8,8 +8,8 @@ import pytest
 
 import app.settings
 from tests.docs.pages import PAGES, ROOT, Command, commands
+from tfnmt.cli import resolve
 from tfnmt.config import preset_names
-from tfnmt.experiment import resolve
 
 COMMANDS = [command for page in PAGES for command in commands(page)]
 PLACEHOLDERS = {"--dataset=NAME", "--config=FILE"}

@@ -12,7 +12,7 @@ from tfnmt.config import Config, flatten
 
 PAPER = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
 NAMES = re.findall(r"\[`([\w/]+\.py):([\w.]+)`\]\(\.\./([\w/.]+)\)", PAPER)
-"""As in [`model/masks.py:causal_mask`](../tfnmt/model/masks.py): what is shown, name, file."""
+"""As in [`model/masks.py:causal_mask`](../tfnmt/model/attention.py): what is shown, name, file."""
 
 VALUES = re.findall(r"^\| [^|]+ \| ([\d.e-]+) \| ([\d.e-]+) \| `([\w.]+)` \|$", PAPER, re.M)
 

@@ -27,10 +27,10 @@ def test_the_site_is_built_strictly(tmp_path: Path) -> None:
 
 
 def test_a_link_to_the_code_leads_there_or_is_its_text() -> None:
-    text = "See [the flags](../tfnmt/flags.py) and [results](../README.md#results)."
+    text = "See [the flags](../tfnmt/cli.py) and [results](../README.md#results)."
     assert links.on_page_markdown(text, Page(), {"repo_url": None}) == "See the flags and results."
     assert links.on_page_markdown(text, Page(), {"repo_url": "https://a.org/b/"}) == (
-        "See [the flags](https://a.org/b/blob/main/tfnmt/flags.py) and "
+        "See [the flags](https://a.org/b/blob/main/tfnmt/cli.py) and "
         "[results](https://a.org/b/blob/main/README.md#results)."
     )
 

@@ -15,9 +15,9 @@ import pytest
 
 from app.engines.saved_model import NICER
 from tests.system.conftest import wait_until
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 
-SENTENCES = [source for source, _ in islice(toy.pairs("test"), 24)]
+SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 24)]
 SECRET = "Xylophonquark"
 """A word that no answer to an error and no log may have."""
 

@@ -13,9 +13,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.system.conftest import wait_until
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 
-SENTENCES = [source for source, _ in islice(toy.pairs("test"), 4)]
+SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 4)]
 TRANSLATE = "**/api/v1/translate"
 ALIGN = "**/api/v1/align"
 MARKUP = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"

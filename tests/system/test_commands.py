@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfnmt.run import home
+from tfnmt.runs.run import home
 
 COMMANDS = tuple(
     path.stem
@@ -138,7 +138,7 @@ def test_a_vocabulary_too_large_for_the_text_is_told_and_nothing_is_left(tmp_pat
 def test_a_fault_of_ours_keeps_its_traceback(tmp_path: Path) -> None:
     """Here a run whose tokenizer.model was overwritten with something else."""
     from tfnmt.config import Config
-    from tfnmt.run import Run
+    from tfnmt.runs.run import Run
 
     folder = Run(tmp_path)
     folder.create(Config(), b"not a SentencePiece model", "prepared")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tfnmt import evaluate, train, translate
-from tfnmt.data import toy
-from tfnmt.run import Run
+from tfnmt.data.corpora.toy import grammar
+from tfnmt.runs.run import Run
 
 Call = Callable[..., None]
 
@@ -18,7 +18,7 @@ Call = Callable[..., None]
 def files(tmp_path: Path) -> tuple[Path, Path]:
     """The training source, and validation text in both languages."""
     for split, count in (("train", 80), ("val", 20)):
-        pairs = list(islice(toy.pairs(split), count))
+        pairs = list(islice(grammar.pairs(split), count))
         for side, language in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             (tmp_path / f"{split}.{language}").write_text(text, encoding="utf-8")

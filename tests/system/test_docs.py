@@ -22,7 +22,7 @@ import pytest
 
 from tests.conftest import TINY, settings
 from tests.docs.pages import ROOT, blocks
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 
 HOW_TO = {
     "text": ".cache/prepared",
@@ -170,7 +170,7 @@ def test_a_how_to_page_goes_on_where_the_tutorial_ends(
     shutil.copytree(tiny_run, clone.path / "runs" / "my-en-de")
     shutil.copytree(tiny_export, clone.path / "export" / "models" / "en_de")
     (clone.path / "my.yaml").write_text("{}")  # what the tutorial sets is set shorter anyway
-    pairs = toy.pairs("train")
+    pairs = grammar.pairs("train")
     for name, count in LINES.items():
         english, german = zip(*islice(pairs, count), strict=True)
         for language, lines in ("en", english), ("de", german):

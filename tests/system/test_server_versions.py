@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tfnmt.data import toy
-from tfnmt.exporting import fresh
-from tfnmt.exporting.models import find_run
-from tfnmt.exporting.parity import calls_of, certify
-from tfnmt.exporting.processes import fresh_process
+from tfnmt.data.corpora.toy import grammar
+from tfnmt.exporting import answer_calls
+from tfnmt.exporting.parity import calls_of, certify, fresh_process
 from tfnmt.exporting.saved_model import served_graphs
+from tfnmt.loading.models import find_run
 
 PYTHON = os.environ.get("TFNMT_SERVING_PYTHON", "")
 
@@ -30,8 +29,8 @@ def test_the_server_s_tensorflow_answers_as_ours(tiny_run: Path, tiny_export: Pa
     assert versions.stdout.split() == ["2.20.0", "2.20.1"]
     graphs = served_graphs(find_run(tiny_run).load_translator(), {})
     graphs.pop("info")  # another card
-    texts = [source for source, _ in islice(toy.pairs("test"), 100)]
-    with fresh_process(fresh.__file__, PYTHON) as ask:
+    texts = [source for source, _ in islice(grammar.pairs("test"), 100)]
+    with fresh_process(answer_calls.__file__, PYTHON) as ask:
         calls = calls_of(graphs, [*texts, "", "a " * 400])
         certificate = certify(graphs, calls, tiny_export / "1", ask)
     assert sum(len(inputs["text"]) for name, inputs in calls if name == "greedy") == 102

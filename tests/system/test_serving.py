@@ -37,7 +37,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 
 ROOT = Path(__file__).parents[2]
 STANDIN = ROOT / "tests" / "serving" / "standin.py"
@@ -45,7 +45,7 @@ CLIENTS = ROOT / "export" / "clients"
 REAL_URL = os.environ.get("TFNMT_TFSERVING_URL")
 REAL_GRPC = os.environ.get("TFNMT_TFSERVING_GRPC")
 
-SENTENCES = [source for source, _ in islice(toy.pairs("test"), 40)]
+SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 40)]
 TEXTS = [*SENTENCES[:2], "", "Ünseen wörds 😀"]
 NO_UTF8 = b"a\xff\xc3(b\x00c"
 NOT_FOUND = -1e9

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.system.trainings import Process, arguments, finish, processes, weights
-from tfnmt.run import Run
-from tfnmt.snapshots import snapshot_is_whole
+from tfnmt.runs.checkpoints import snapshot_is_whole
+from tfnmt.runs.run import Run
 
 SCRIPT = Path(__file__).parents[1] / "run_training.py"
 SETTINGS = {"training__max_steps": 40, "training__keep_last": 5, "training__validation_steps": 1000}

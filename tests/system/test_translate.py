@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tfnmt.data import toy
-from tfnmt.output import GrowingFile
+from tfnmt.data.corpora.toy import grammar
+from tfnmt.runtime.files import GrowingFile
 
 PATIENCE = 300
 NEWLINE = b"\n"
@@ -52,7 +52,7 @@ def start(tiny_run: Path) -> Iterator[Start]:
 @pytest.fixture
 def long_file(tmp_path: Path) -> Path:
     path = tmp_path / "in"
-    sources = (source for source, _ in islice(toy.pairs("train"), LINES))
+    sources = (source for source, _ in islice(grammar.pairs("train"), LINES))
     path.write_text("".join(f"{source}\n" for source in sources))
     return path
 
@@ -135,7 +135,7 @@ def stream(start: Start) -> Iterator[Stream]:
 
 
 def test_a_line_comes_out_before_the_next_one_goes_in(stream: Stream) -> None:
-    first, second = (source for source, _ in islice(toy.pairs("test"), 2, 4))
+    first, second = (source for source, _ in islice(grammar.pairs("test"), 2, 4))
     answers = [stream.ask(line) for line in (first, "", second, first)]
     assert all(answer.endswith(b"\n") for answer in answers), stream.process.poll()
     assert answers[0] == answers[3]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.system.trainings import Process, arguments, finish, processes, weights
-from tfnmt.run import Run
+from tfnmt.runs.run import Run
 
 Start = Callable[..., Process]
 Workers = Callable[..., list[Process]]

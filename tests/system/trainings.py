@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from tfnmt.run import Run
+from tfnmt.runs.run import Run
 
 Process = subprocess.Popen[str]
 

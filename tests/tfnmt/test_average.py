@@ -9,7 +9,7 @@ import pytest
 
 from tfnmt import average
 from tfnmt.errors import UsageError, UserError
-from tfnmt.run import Run
+from tfnmt.runs.run import Run
 
 Call = Callable[..., None]
 

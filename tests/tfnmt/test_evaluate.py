@@ -9,16 +9,16 @@ import pytest
 
 from tfnmt import evaluate, train
 from tfnmt.config import DecodingConfig, dump_config
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 from tfnmt.errors import UsageError, UserError
-from tfnmt.run import Run
+from tfnmt.runs.run import Run
 
 Call = Callable[..., None]
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> str:
-    pairs = list(islice(toy.pairs("test"), 30))
+    pairs = list(islice(grammar.pairs("test"), 30))
     for side, language in enumerate(("en", "de")):
         text = "".join(f"{pair[side]}\n" for pair in pairs)
         (tmp_path / f"t.{language}").write_text(text, encoding="utf-8")

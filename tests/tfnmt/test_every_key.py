@@ -12,20 +12,20 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.util import event_pb2
 
+from tfnmt.cli import given_tokenizer
 from tfnmt.config import Config, build_config, flatten, merge, parse_overrides
-from tfnmt.data.batches import Batches, gather
-from tfnmt.data.catalog import open_corpus
-from tfnmt.data.plan import Pairs, make_plan
-from tfnmt.data.prepared import Prepared, prepare
-from tfnmt.data.tokenizer import train_tokenizer
+from tfnmt.data.batching.batches import Batches, gather
+from tfnmt.data.batching.plan import Pairs, make_plan
+from tfnmt.data.corpora.catalog import open_corpus
+from tfnmt.data.preparation.prepared import Prepared, prepare
+from tfnmt.data.preparation.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
-from tfnmt.experiment import given_tokenizer
 from tfnmt.model.transformer import Transformer
-from tfnmt.run import Run
-from tfnmt.training import board, callbacks
+from tfnmt.runs.run import Run
+from tfnmt.training import callbacks, tensorboard
 from tfnmt.training.checkpoints import Progress
-from tfnmt.training.trainer import Trainer
-from tfnmt.training.training import Training, _finish, is_over, last_step, make_trainer
+from tfnmt.training.loop import Training, _finish, is_over, last_step
+from tfnmt.training.trainer import Trainer, make_trainer
 from tfnmt.training.validation import Judged, Validation, Validator
 
 PICTURE = tf.io.encode_png(tf.zeros([2, 2, 3], tf.uint8)).numpy()
@@ -193,7 +193,7 @@ def validations(config: Config) -> Any:
 def points(config: Config) -> Any:
     progress = Progress()
     writer = tf.summary.create_file_writer("logs")
-    curves = board.Curves(writer, progress, config.training.log_steps)
+    curves = tensorboard.Curves(writer, progress, config.training.log_steps)
     curves.set_model(Trainer(transformer(config), config.training))
     logs = {"loss": 1.0, "cross_entropy": 1.0, "accuracy": 1.0, "gradient_norm": 1.0,
             "learning_rate": 1.0, "padding": 0.0}  # fmt: skip
@@ -221,7 +221,7 @@ def histograms(config: Config) -> Any:
     progress = Progress()
     writer = tf.summary.create_file_writer("logs")
     batches = Batches(make_plan(config, found))
-    drawer = board.Histograms(writer, progress, batches, config.training.histogram_steps)
+    drawer = tensorboard.Histograms(writer, progress, batches, config.training.histogram_steps)
     drawer.set_model(Trainer(transformer(config), config.training))
     for progress.step in range(1, 4):
         drawer.on_train_batch_end(progress.step)

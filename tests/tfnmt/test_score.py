@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tfnmt import score
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 from tfnmt.errors import UsageError, UserError
 
 Call = Callable[..., None]
-PAIRS = list(islice(toy.pairs("test"), 20))
+PAIRS = list(islice(grammar.pairs("test"), 20))
 
 
 def scored(text: str) -> list[tuple[float, float, int]]:

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import TINY, settings
 from tfnmt import train
 from tfnmt.errors import UsageError, UserError
-from tfnmt.run import Run
+from tfnmt.runs.run import Run
 
 Train = Callable[..., Run]
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tfnmt import translate
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 from tfnmt.errors import UsageError, UserError
-from tfnmt.output import GrowingFile
-from tfnmt.run import Run
+from tfnmt.runs.run import Run
+from tfnmt.runtime.files import GrowingFile
 
 Call = Callable[..., None]
-SENTENCES = [source for source, _ in islice(toy.pairs("test"), 20)]
+SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 20)]
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_without_model_the_newest_finished_run_is_named(
     call: Call, tiny_run: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("tfnmt.exporting.models.home", lambda: tmp_path)
+    monkeypatch.setattr("tfnmt.loading.models.home", lambda: tmp_path)
     with pytest.raises(UserError, match="`make demo` trains one"):
         call(translate, "a")
     (tmp_path / "runs").mkdir()

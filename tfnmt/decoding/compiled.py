@@ -5,17 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property
 from threading import Lock
-from typing import Any
 
 import tensorflow as tf
 
-from tfnmt.decoding.output import output_projection
 from tfnmt.decoding.search import Hypotheses
-from tfnmt.decoding.searcher import Searcher, first
+from tfnmt.decoding.searcher import Searcher, first, output_projection
 from tfnmt.decoding.translator import Translator
+from tfnmt.model.layers import Tensor
 from tfnmt.progress import say
 
-Tensor = Any
 Compiled = Callable[[Tensor], Hypotheses]
 
 PIECES = 16

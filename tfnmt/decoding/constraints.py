@@ -5,13 +5,12 @@ piece may not stand. The others stay as they are: a score is the model's own.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
-from tfnmt.data.tokenizer import EOS, PAD
+from tfnmt.data.preparation.tokenizer import EOS, PAD
+from tfnmt.model.layers import Tensor
 
-Tensor = Any
 Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 NEVER = -float("inf")

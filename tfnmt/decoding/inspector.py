@@ -1,16 +1,16 @@
 """The Inspector: what the model makes of a text and a translation of it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfnmt.config import DecodingConfig
-from tfnmt.decoding import forced
+from tfnmt.data.preparation.tokenizer import BOS, PAD
+from tfnmt.decoding.searcher import output_projection
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
+from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Attention, Transformer
-
-Tensor = Any
 
 SHOWN_PIECES = 64
 """Pieces of a text whose attention is given, eos counted: L x H matrices of their square."""
@@ -82,7 +82,7 @@ class Inspector:
 
     def _read(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
         """All that the model makes of ids [B, S] and [B, T]."""
-        log_probs, attention = forced.attend(self.transformer, source, target)
+        log_probs, attention = attend(self.transformer, source, target)
         return {**attention._asdict(), "token_log_probs": log_probs}
 
     def _pieces(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
@@ -98,3 +98,34 @@ def _check_rows(text: Tensor, translation: Tensor) -> None:
     """One row could pass for many otherwise: they would be broadcast."""
     message = "text and translation must have as many rows as each other"
     tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
+
+
+def token_log_probs(transformer: Transformer, source: Tensor, target: Tensor) -> Tensor:
+    """The log probability of each piece of a target [B, T], which ends with eos; 0 at padding.
+
+    Their sum over a hypothesis is the log probability that search found for it.
+    """
+    memory, memory_mask = transformer.encode(source)
+    hidden = transformer.decode(shifted(target), memory, memory_mask)
+    return _log_probs(transformer, hidden, target)
+
+
+def attend(transformer: Transformer, source: Tensor, target: Tensor) -> tuple[Tensor, Attention]:
+    """The same, and what every head attends to while it predicts each piece."""
+    hidden, attention = transformer.attend(source, shifted(target))
+    return _log_probs(transformer, hidden, target), attention
+
+
+def _log_probs(transformer: Transformer, hidden: Tensor, target: Tensor) -> Tensor:
+    logits = output_projection(transformer).logits(hidden)  # [B, T, V']
+    log_probs = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)  # [B, T]
+    return tf.where(target == PAD, 0.0, log_probs)
+
+
+def shifted(target: Tensor) -> Tensor:
+    """[B, T] pieces + eos -> bos + pieces: what is read where each piece is predicted.
+
+    An eos stays where padding follows it; no real position looks there.
+    """
+    begin = tf.fill([tf.shape(target)[0], 1], BOS)
+    return tf.concat([begin, target[:, :-1]], axis=1)

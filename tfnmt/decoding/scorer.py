@@ -2,19 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfnmt.decoding.answers import to_tensor
-from tfnmt.decoding.forced import token_log_probs
-from tfnmt.decoding.inspector import TRANSLATION
-from tfnmt.decoding.lines import WINDOW, batches
+from tfnmt.decoding.inspector import TRANSLATION, token_log_probs
+from tfnmt.decoding.lines import WINDOW, batches, to_tensor
 from tfnmt.decoding.search import length_penalty
 from tfnmt.decoding.text import TEXT
 from tfnmt.decoding.translator import Translator
+from tfnmt.model.layers import Tensor
 
-Tensor = Any
 Pair = tuple[str, str]
 
 

@@ -1,32 +1,134 @@
 """The Searcher: ids in, ids out. It is the one place that search is called from."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfnmt.config import DecodingConfig
-from tfnmt.data.tokenizer import BOS, EOS, PAD
+from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD
 from tfnmt.decoding.constraints import (
     Constraint,
     at_least,
     beginning_with,
     without_repeats,
 )
-from tfnmt.decoding.output import OutputProjection, output_projection
 from tfnmt.decoding.search import (
+    IMPOSSIBLE,
     Cache,
     Hypotheses,
     Search,
     Step,
     beam_search,
+    filled_up,
     greedy_search,
 )
-from tfnmt.decoding.step import start
-from tfnmt.model.cache import Bounded
+from tfnmt.model.cache import GROWING, Bounded, Room
+from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
 
-Tensor = Any
+
+class OutputProjection(NamedTuple):
+    """The output embedding, laid out for many small products with it.
+
+    Padding and bos are never part of a translation: a bias keeps them away, as it does the columns
+    that fill the vocabulary up, at no cost of its own.
+    """
+
+    kernel: Tensor  # [D, V']
+    bias: Tensor  # [V']
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, V']."""
+        rows = tf.reshape(tf.cast(hidden, tf.float32), [-1, hidden.shape[-1]])
+        logits = tf.nn.bias_add(tf.matmul(rows, self.kernel), self.bias)
+        return tf.reshape(logits, [-1, tf.shape(hidden)[1], self.bias.shape[0]])
+
+
+def output_projection(transformer: Transformer) -> OutputProjection:
+    """That of a Transformer, as its weights are now."""
+    table = tf.convert_to_tensor(transformer.output_embedding.table)  # [V, D]
+    size = table.shape[0]
+    places = tf.range(filled_up(size))
+    possible = (places != PAD) & (places != BOS) & (places < size)
+    return OutputProjection(
+        kernel=tf.transpose(tf.pad(table, [[0, filled_up(size) - size], [0, 0]])),
+        bias=tf.where(possible, 0.0, IMPOSSIBLE),
+    )
+
+
+def start(
+    transformer: Transformer,
+    output: OutputProjection,
+    source: Tensor,
+    beams: int,
+    room: Room = GROWING,
+) -> tuple[Step, Cache]:
+    """Reads sources [B, S]; how K = `beams` hypotheses of each go on, and what they begin with."""
+    cache, fixed = transformer.start_search(source, beams, room)
+
+    def step(
+        tokens: Tensor, parents: Tensor, position: Tensor, cache: Cache
+    ) -> tuple[Tensor, Cache]:
+        hidden, cache = transformer.decode_step(tokens, parents, position, cache, fixed)
+        return output.logits(hidden), cache
+
+    return step, cache
+
+
+Finds = Callable[..., Hypotheses]
+"""Sources [B, S], padding last, and what else there is for all rows alike -> hypotheses of each."""
+
+MANY = 16
+"""Rows. From here on two loops were measured to take less time than one: docs/performance.md."""
+
+
+def in_halves(find: Finds, signature: Sequence[tf.TensorSpec]) -> Finds:
+    """The graph of a search which takes many rows apart, so that two processors have one half each.
+
+    A search's operations have few rows: two threads get more done with a search each than with
+    each operation of one search shared. Rows of like length go together: the shorter half has less
+    padding to read and ends sooner.
+    """
+    # One graph that is called three times. Three copies of it would take longer to make ready.
+    whole = tf.function(
+        find, signature, autograph=False, experimental_attributes={"_noinline": True}
+    )
+
+    def search(sources: Tensor, *others: Tensor) -> Hypotheses:
+        def apart() -> Hypotheses:
+            short, long, back = _halves(sources)
+            return _together(whole(short, *others), whole(long, *others), back)
+
+        many = tf.shape(sources)[0] >= MANY
+        return tf.cond(many, apart, lambda: whole(sources, *others))
+
+    return tf.function(search, signature, autograph=False)
+
+
+def _halves(sources: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The shorter and the longer of sources [B, S], and where each row of these went, [B]."""
+    lengths = tf.math.count_nonzero(sources, axis=1, dtype=tf.int32)  # [B]
+    order = tf.argsort(lengths, stable=True)
+    half = tf.shape(order)[0] // 2
+    longest = tf.maximum(lengths[order[half - 1]], 1)
+    short = tf.gather(sources, order[:half])[:, :longest]
+    return short, tf.gather(sources, order[half:]), tf.math.invert_permutation(order)
+
+
+def _together(short: Hypotheses, long: Hypotheses, back: Tensor) -> Hypotheses:
+    """Hypotheses of both halves, in the order of the rows that they were."""
+    longest = tf.maximum(tf.shape(short.tokens)[2], tf.shape(long.tokens)[2])
+    tokens = tf.concat([_padded(half.tokens, longest) for half in (short, long)], axis=0)
+    scores = tf.concat([short.scores, long.scores], axis=0)  # [B, K]
+    return Hypotheses(tf.gather(tokens, back), tf.gather(scores, back))
+
+
+def _padded(tokens: Tensor, length: Tensor) -> Tensor:
+    """[B, K, T] with padding up to a length."""
+    return tf.pad(tokens, [[0, 0], [0, 0], [0, length - tf.shape(tokens)[2]]], constant_values=PAD)
+
+
 Find = Callable[[Step, Cache, Tensor, Search], Hypotheses]
 """A search: step, cache, limits [B], what it goes by -> hypotheses."""
 

@@ -1,7 +1,7 @@
 """The graphs of a model by name: what a run translates with, and what its export holds."""
 
-from tfnmt.decoding.answers import Signatures
 from tfnmt.decoding.inspector import Inspector
+from tfnmt.decoding.lines import Signatures
 from tfnmt.decoding.translator import Translator
 
 

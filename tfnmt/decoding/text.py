@@ -1,15 +1,13 @@
 """Text to ids and back, inside the graph."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras_nlp
 import tensorflow as tf
 
-from tfnmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
-from tfnmt.quiet import silent_stderr
-
-Tensor = Any
-
+from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD, Tokenizer
+from tfnmt.model.layers import Tensor
+from tfnmt.runtime.startup import silent_stderr
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 TOKENS = tf.TensorSpec([None, None], tf.int32, name="tokens")
@@ -25,8 +23,8 @@ class Source(NamedTuple):
 class TextCodec:
     """The SentencePiece model as operations that a SavedModel can hold.
 
-    Gives the ids that `tfnmt.data.tokenizer.Tokenizer` gives, and text that is valid UTF-8 whatever
-    comes in.
+    Gives the same ids as `tfnmt.data.preparation.tokenizer.Tokenizer`. Its text is always valid
+    UTF-8, whatever the input.
     """
 
     def __init__(self, tokenizer_model: bytes, max_source_length: int) -> None:

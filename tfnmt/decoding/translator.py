@@ -2,20 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig, SamplingConfig
-from tfnmt.data.tokenizer import Tokenizer
-from tfnmt.decoding.answers import MISSING
-from tfnmt.decoding.halves import in_halves
+from tfnmt.data.preparation.tokenizer import Tokenizer
+from tfnmt.decoding.lines import MISSING
 from tfnmt.decoding.search import Cache, Hypotheses, Search, Step, greedy_search, sample
-from tfnmt.decoding.searcher import Searcher, first
+from tfnmt.decoding.searcher import Searcher, first, in_halves
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
+from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
-
-Tensor = Any
 
 COUNT = tf.TensorSpec([], tf.int32, name="count")
 DRAWS = tf.TensorSpec([None, None], tf.float32, name="draws")

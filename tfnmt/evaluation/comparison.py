@@ -5,7 +5,7 @@ from typing import Any
 
 from sacrebleu.significance import PairedTest, Result, estimate_ci
 
-from tfnmt.evaluation.scores import METRICS, RESAMPLES, Resampled, resample
+from tfnmt.evaluation.metrics import METRICS, RESAMPLES, Resampled, resample
 
 
 def compare(

@@ -7,12 +7,65 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sacrebleu.metrics import CHRF
 
-from tfnmt.data.files import Pair
-from tfnmt.evaluation.faults import find_faults
-from tfnmt.evaluation.scores import bleu
+from tfnmt.data.corpora.text_files import Pair
+from tfnmt.evaluation.metrics import bleu
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.answers import Answer
+    from tfnmt.decoding.lines import Answer
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+# 1,000 1.000 1 000 1'000 ١٬٠٠٠ and 1,50,000: three digits after the last mark, one mark throughout.
+GROUPED = r"(?!0)\d{1,3}(?P<mark>[.,٬'’ \u00a0\u202f])(?:\d{2,3}(?P=mark))*\d{3}(?!\d)"
+# 1.5 1,5 ١٫٥, but neither 1.2.3 nor 12.03.2024, which are three numbers.
+DECIMAL = r"(?<!\d[.,٫])\d+[.,٫]\d+(?![.,٫]?\d)"
+NUMBER = re.compile(rf"(?<!\d){GROUPED}(?P<rest>[.,٫]\d+(?![.,٫]?\d))?|{DECIMAL}|\d+")
+
+
+def find_numbers(text: str) -> Counter[Decimal]:
+    """How often each number comes, in digits of any script.
+
+    A mark before exactly three digits is taken to group them, so 1.234 and 1,234 are one number in
+    every language; words are no numbers.
+    """
+    return Counter(map(_value, NUMBER.finditer(text)))
+
+
+def _value(match: re.Match[str]) -> Decimal:
+    number, rest = match[0], match["rest"] or ""
+    if match["mark"]:
+        whole = "".join(filter(str.isdecimal, number.removesuffix(rest)))
+        number = whole + rest
+    return Decimal(re.sub(r"[,٫]", ".", number))
+
+
+OMITTED = 0.6
+LEAST_OMITTED = 10
+"""A translation of fewer characters than this share of its reference's, and of so many fewer at
+least, has left something out.
+"""
+
+
+def find_faults(source: str, translation: str, reference: str) -> Iterator[str]:
+    """The names of what is wrong: omission, numbers."""
+    if _omits(translation, reference):
+        yield "omission"
+    if _has_other_numbers(source, translation, reference):
+        yield "numbers"
+
+
+def _omits(translation: str, reference: str) -> bool:
+    ours, theirs = len(translation), len(reference)
+    return ours < OMITTED * theirs and ours <= theirs - LEAST_OMITTED
+
+
+def _has_other_numbers(source: str, translation: str, reference: str) -> bool:
+    """Whether one is lost that source and reference have, or there is one that neither has."""
+    given, ours, right = map(find_numbers, (source, translation, reference))
+    lost, added = (given & right) - ours, ours - (given | right)
+    return bool(lost or added)
+
 
 BOUNDS = (25, 50, 100, 200, 400)
 """Where one group of lengths ends and the next begins: characters of the source, for words are not

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from tfnmt.evaluation.diagnosis import Line
-from tfnmt.evaluation.scores import LABELS, METRICS
+from tfnmt.evaluation.metrics import LABELS, METRICS
 
 LISTED = 20
 EXAMPLES = 5

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfnmt.config import Config, DecodingConfig, ModelConfig
-from tfnmt.data.tokenizer import BOS, PAD, Tokenizer
+from tfnmt.data.preparation.tokenizer import BOS, PAD, Tokenizer
 from tfnmt.errors import UserError
-from tfnmt.writing import written_aside
+from tfnmt.runtime.files import written_aside
 
 if TYPE_CHECKING:
     from tfnmt.model.transformer import Transformer
@@ -203,7 +203,7 @@ def _array(variable: Variable) -> np.ndarray:
 
 def _positions(count: int, d_model: int) -> np.ndarray:
     """Our sinusoids, [count, D]; CTranslate2's own have other rates, and all sines first."""
-    from tfnmt.model.positions import sinusoids
+    from tfnmt.model.embedding import sinusoids
 
     return np.array(sinusoids(np.arange(count), d_model))
 

@@ -2,19 +2,83 @@
 
 import json
 import pickle
+import random
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfnmt.config import Config
+from tfnmt.data.corpora.catalog import open_corpus, split_name
+from tfnmt.data.preparation.tokenizer import UNK, Tokenizer
 from tfnmt.decoding.lines import batches
 from tfnmt.errors import UserError
-from tfnmt.exporting.processes import Ask
-from tfnmt.exporting.texts import HARD
+
+Ask = Callable[..., str]
+"""`ask(complaint, *arguments)`: what the process prints of its arguments, once. Where it fails, a
+UserError has the complaint and the last line of what it says.
+"""
+
+
+@contextmanager
+def fresh_process(script: str, python: str = sys.executable) -> Iterator[Ask]:
+    """Starts a script, which makes its imports and then reads its arguments from standard input."""
+    with subprocess.Popen(
+        [python, "-P", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+
+        def ask(complaint: str, *arguments: object) -> str:
+            output, errors = process.communicate(json.dumps([*map(str, arguments)]))
+            if process.returncode:
+                last = (errors.strip() or "no message").splitlines()[-1]
+                raise UserError(f"{complaint}: {last}")
+            return output
+
+        try:
+            yield ask
+        finally:
+            process.kill()
+
+
+COUNT = 200
+HARD = (
+    "", " ", "two  spaces ", "a\u00a0b\u200cc", "line\nbreak\ttab", "\u202eabc", "😀🏽‍🚀",
+    "\ufffd", "\x00", "سلام دنیا", "日本語の文です。", "A dog runs. " * 80,
+)  # fmt: skip
+"""What no corpus has, or seldom."""
+
+
+def parity_texts(config: Config, tokenizer: Tokenizer, data_dir: Path) -> list[str]:
+    """The first validation sentences, where they are at hand, else drawn ones; and hard ones."""
+    try:
+        corpus = open_corpus(config.data, config.training.seed, data_dir)
+        split = split_name(config.data, corpus, "val")
+        texts = [source for source, _ in islice(corpus.pairs(split), COUNT)]
+    except UserError:
+        texts = _drawn(tokenizer)
+    return [*texts, *HARD]
+
+
+def _drawn(tokenizer: Tokenizer) -> list[str]:
+    """Pieces in a row, short and long."""
+    generator = random.Random(1)
+    ids = range(UNK + 1, tokenizer.vocab_size)
+    return tokenizer.decode(
+        [generator.choices(ids, k=generator.randint(1, 50)) for _ in range(COUNT)]
+    )
+
 
 Arrays = dict[str, np.ndarray]
 Call = tuple[str, Arrays]

@@ -13,12 +13,11 @@ from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.text import TEXT
 from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UsageError
-from tfnmt.exporting import fresh, replay
-from tfnmt.exporting.models import CARD, versions_in
-from tfnmt.exporting.parity import calls_of, certify
-from tfnmt.exporting.processes import fresh_process
+from tfnmt.exporting import answer_calls, replay_warmup
+from tfnmt.exporting.parity import calls_of, certify, fresh_process
 from tfnmt.exporting.warmup import check_warmup, write_warmup
-from tfnmt.writing import written_aside
+from tfnmt.loading.models import CARD, versions_in
+from tfnmt.runtime.files import written_aside
 
 PARITY = Path("assets.extra") / "parity.json"
 
@@ -49,8 +48,8 @@ def publish(
     traced = {name: graph.get_concrete_function() for name, graph in graphs.items()}
     with (
         # They make their imports while this one saves.
-        fresh_process(fresh.__file__) as witness,
-        fresh_process(replay.__file__) as server,
+        fresh_process(answer_calls.__file__) as witness,
+        fresh_process(replay_warmup.__file__) as server,
         ThreadPoolExecutor() as pool,
         written_aside(path) as aside,
     ):
@@ -122,7 +121,7 @@ def _describe(card: dict[str, Any], texts: Sequence[str], folder: Path) -> None:
     _write_json(folder / CARD, card)
     by_length = sorted(texts, key=len)
     short, long = (by_length[len(texts) * share // 10] for share in (5, 9))
-    write_warmup(folder / replay.WARMUP, short, long)
+    write_warmup(folder / replay_warmup.WARMUP, short, long)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

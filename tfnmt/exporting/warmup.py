@@ -4,8 +4,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tfnmt.decoding.halves import MANY
-from tfnmt.exporting.processes import Ask
+from tfnmt.decoding.searcher import MANY
+from tfnmt.exporting.parity import Ask
 
 BATCHES = (1, 4, MANY)
 """Rows; the last are searched in halves."""

@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from tfnmt.model.dense import Dense, length
-from tfnmt.model.dropout import Dropout
+from tfnmt.model.layers import Dense, Dropout, Tensor, length
 
-Tensor = Any
+
+def padding_mask(tokens: Tensor) -> Tensor:
+    """True at real tokens: [B, S] ids, 0 at padding -> [B, 1, 1, S]."""
+    return ops.not_equal(tokens, 0)[:, None, None, :]
+
+
+def causal_mask(length: Tensor) -> Tensor:
+    """Position t attends to 0 .. t: [1, 1, T, T] (section 3.2.3)."""
+    positions = ops.arange(length)
+    return (positions[None, :] <= positions[:, None])[None, None]
+
 
 BLOCKED = -3e4
 """Score of a key that is masked out: exp gives 0 in every precision, float16 can hold it, and a row

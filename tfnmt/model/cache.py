@@ -6,11 +6,11 @@ is room for.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
-Tensor = Any
+from tfnmt.model.layers import Tensor
 
 
 class KeysValues(NamedTuple):

@@ -16,12 +16,11 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.attention import Joined, join, project_heads
+from tfnmt.model.attention import Joined, causal_mask, join, project_heads
 from tfnmt.model.cache import Cache, KeysValues, Room
-from tfnmt.model.masks import causal_mask
+from tfnmt.model.layers import Tensor
 from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
 
-Tensor = Any
 Put = Callable[[Tensor, Tensor], Tensor]
 """What was read before, what is new -> both."""
 

@@ -6,9 +6,8 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
+from tfnmt.model.layers import Tensor
 from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
-
-Tensor = Any
 
 
 class EncoderLayer(keras.layers.Layer):

@@ -10,15 +10,12 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
+from tfnmt.model.attention import padding_mask
 from tfnmt.model.cache import GROWING, Cache, Room
 from tfnmt.model.decoder import Decoder, Fixed
-from tfnmt.model.dropout import Dropout
-from tfnmt.model.embedding import Embedding
+from tfnmt.model.embedding import Embedding, sinusoids
 from tfnmt.model.encoder import Encoder
-from tfnmt.model.masks import padding_mask
-from tfnmt.model.positions import sinusoids
-
-Tensor = Any
+from tfnmt.model.layers import Dropout, Tensor
 
 
 class Attention(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-import tfnmt.decoding.output
 import tfnmt.decoding.search
+import tfnmt.decoding.searcher
 import tfnmt.model
-from tfnmt.data.tokenizer import EOS
+from tfnmt.data.preparation.tokenizer import EOS
 from tfnmt.decoding.search import IMPOSSIBLE, length_penalty
 from tfnmt.tracing.recorder import Call, recording
 from tfnmt.tracing.steps import Step, list_steps
@@ -85,7 +85,7 @@ def follow_search(subject: Subject, source: np.ndarray) -> SearchTrace:
     """Searches as the subject does, in Python instead of a graph, for all to be seen."""
     tf.config.run_functions_eagerly(True)
     try:
-        with recording(tfnmt.model, tfnmt.decoding.search, tfnmt.decoding.output) as whole:
+        with recording(tfnmt.model, tfnmt.decoding.search, tfnmt.decoding.searcher) as whole:
             found = subject.search(tf.constant(source))
     finally:
         tf.config.run_functions_eagerly(False)

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from tfnmt.tracing.beam import RowSearch, describe_fate
-from tfnmt.tracing.loss import Losses
+from tfnmt.tracing.forward import Losses
 from tfnmt.tracing.mixing import describe_mixing
-from tfnmt.tracing.parameters import list_blocks
 from tfnmt.tracing.steps import Step, Variable
 from tfnmt.tracing.subject import Subject
-from tfnmt.tracing.tensors import FEW, WIDE, is_whole
+from tfnmt.tracing.tensors import FEW, WIDE, is_whole, list_blocks
 from tfnmt.tracing.trace import Trace, describe_letters, describe_shapes
 
 TEMPLATE = Path(__file__).with_name("page.html")

@@ -1,22 +1,21 @@
 """A model to look into: a run's, or the tiny one."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfnmt.config import DecodingConfig, ModelConfig
-from tfnmt.data.batches import Batch, gather
-from tfnmt.data.plan import Pairs
-from tfnmt.data.sentences import Sentences
-from tfnmt.data.tokenizer import Tokenizer
+from tfnmt.data.batching.batches import Batch, gather
+from tfnmt.data.batching.plan import Pairs
+from tfnmt.data.preparation.storage import Sentences
+from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.decoding.searcher import Searcher, first
 from tfnmt.decoding.translator import Translator
+from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
-from tfnmt.tracing import words
-
-Tensor = Any
+from tfnmt.tracing import tiny
 
 TINY = ModelConfig(
     num_encoder_layers=1, num_decoder_layers=1, d_model=8, num_heads=2, d_ff=32, dropout=0,
@@ -52,15 +51,15 @@ def of_translator(translator: Translator, tokenizer: Tokenizer) -> Subject:
     )
 
 
-def tiny(decoding: DecodingConfig) -> Subject:
+def tiny_subject(decoding: DecodingConfig) -> Subject:
     """A Transformer over the two words, untrained."""
-    transformer = Transformer(TINY, len(words.PIECES))
+    transformer = Transformer(TINY, len(tiny.PIECES))
     searcher = Searcher(transformer, decoding)
 
     def search(tokens: Tensor) -> dict[str, Tensor]:
         return first(searcher.beam(tokens))
 
-    return Subject(transformer, words.PIECES, decoding, search, words.decode)
+    return Subject(transformer, tiny.PIECES, decoding, search, tiny.decode)
 
 
 def make_batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:

@@ -1,11 +1,14 @@
 """Tensors as lines of text: small ones whole, of large ones a few values."""
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from tfnmt.tracing.steps import Variable
+from tfnmt.model.transformer import Transformer
+from tfnmt.tracing.steps import MODEL, Variable
 
 WHOLE, WIDE = 192, 32
 """The most numbers of a tensor that is shown whole, and of a row of it: the tiny model's are."""
@@ -110,3 +113,35 @@ def _label(axis: str, where: int, names: dict[str, Sequence[str]]) -> str:
 
 def _shape(values: np.ndarray) -> str:
     return f"({', '.join(map(str, values.shape))})"
+
+
+DEPTH = 3
+"""A block's name: `decoder/layer_0/feed_forward`."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The weights of a sublayer, or of a table."""
+
+    name: str
+    shapes: list[tuple[int, ...]]
+
+    @property
+    def count(self) -> int:
+        """How many numbers they are."""
+        return sum(map(math.prod, self.shapes))
+
+    @property
+    def formula(self) -> str:
+        """How that comes about: `8*32 + 32 + 32*8 + 8`."""
+        return " + ".join("*".join(map(str, shape)) for shape in self.shapes)
+
+
+def list_blocks(transformer: Transformer) -> list[Block]:
+    """All blocks; together they have all weights."""
+    blocks: dict[str, Block] = {}
+    for weight in transformer.weights:
+        folders = weight.path.removeprefix(MODEL).split("/")[:-1]
+        name = "/".join(folders[:DEPTH])
+        blocks.setdefault(name, Block(name, [])).shapes.append(tuple(weight.shape))
+    return list(blocks.values())

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfnmt.data.tokenizer import EOS
+from tfnmt.data.preparation.tokenizer import EOS
 from tfnmt.tracing.beam import SearchTrace, follow_search
-from tfnmt.tracing.forward import Forward, follow_forward
-from tfnmt.tracing.loss import Losses, measure
+from tfnmt.tracing.forward import Forward, Losses, follow_forward, measure
 from tfnmt.tracing.steps import LETTERS, Step
 from tfnmt.tracing.subject import Subject, make_batch
 

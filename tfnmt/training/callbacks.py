@@ -12,10 +12,10 @@ import keras
 from tqdm import tqdm
 
 from tfnmt.config import TrainingConfig
-from tfnmt.data.plan import Plan
+from tfnmt.data.batching.plan import Plan
 from tfnmt.errors import UserError
 from tfnmt.progress import say
-from tfnmt.run import Run
+from tfnmt.runs.run import Run
 from tfnmt.training.checkpoints import Progress, save_checkpoint
 from tfnmt.training.loss import perplexity
 

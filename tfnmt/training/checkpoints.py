@@ -12,10 +12,10 @@ import numpy as np
 from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import Run
-from tfnmt.snapshots import WEIGHTS, Snapshots, snapshot_is_whole
+from tfnmt.runs.checkpoints import WEIGHTS, Snapshots, snapshot_is_whole
+from tfnmt.runs.run import Run
+from tfnmt.runtime.files import check_room
 from tfnmt.training.trainer import Trainer
-from tfnmt.writing import check_room
 
 OVERHEAD = 2**20
 """Bytes that a file holds beside its arrays, generously."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfnmt import cluster
-from tfnmt.data.batches import Batches
+from tfnmt.data.batching.batches import Batches
 from tfnmt.errors import UserError
-from tfnmt.lanes import LANES
+from tfnmt.runtime import cluster
+from tfnmt.runtime.startup import LANES
 
 PORT = 44_100
 """The first port that workers under Slurm listen at."""

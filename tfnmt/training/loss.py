@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
-Tensor = Any
-
+from tfnmt.model.layers import Tensor
 
 GRAIN = 256
 """Real tokens are filled up to a multiple of this."""

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-Tensor = Any
+from tfnmt.model.layers import Tensor
 
 
 class GuardedAdam(keras.optimizers.Adam):

@@ -1,11 +1,9 @@
 """The learning rate (section 5.3)."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
-Tensor = Any
+from tfnmt.model.layers import Tensor
 
 
 class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):

@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfnmt.cluster import is_spread
-from tfnmt.config import TrainingConfig
+from tfnmt.config import Config, TrainingConfig
+from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
+from tfnmt.runtime.cluster import is_spread
+from tfnmt.training.distribution import lanes_of
 from tfnmt.training.loss import Sums, smoothed_cross_entropy
 from tfnmt.training.optimizer import GuardedAdam
 from tfnmt.training.schedule import NoamSchedule
-
-Tensor = Any
-
 
 PART_SEED = 1_000_003
 """Keeps the dropout of a step's parts apart from that of other steps, of which there are fewer."""
@@ -225,3 +224,31 @@ def make_optimizer(config: TrainingConfig, d_model: int) -> GuardedAdam:
         use_ema=config.ema_decay is not None,
         ema_momentum=config.ema_decay or 0.0,
     )
+
+
+def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strategy) -> Trainer:
+    """A new Transformer, and what trains it, on every device."""
+    # oneDNN's product with bias in one does not look whether its result found room, and crashes.
+    tf.config.optimizer.set_experimental_options({"remapping": False})
+    stop = tf.Variable(0.0, trainable=False)
+    keras.config.set_dtype_policy(config.training.precision)
+    with strategy.scope():
+        keras.utils.set_random_seed(config.training.seed)
+        transformer = Transformer(config.model, vocab_size)
+        _freeze(transformer, config.training.freeze)
+        return Trainer(transformer, config.training, stop, lanes_of(strategy))
+
+
+def _freeze(transformer: Transformer, parts: tuple[str, ...]) -> None:
+    layers: dict[str, tuple[keras.layers.Layer, ...]] = {
+        "embeddings": (
+            transformer.source_embedding,
+            transformer.target_embedding,
+            transformer.output_embedding,
+        ),
+        "encoder": (transformer.encoder,),
+        "decoder": (transformer.decoder,),
+    }
+    for part in parts:
+        for layer in layers[part]:
+            layer.trainable = False

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import say
-from tfnmt.run import Run
-from tfnmt.training.board import write_validation
+from tfnmt.runs.run import Run
 from tfnmt.training.checkpoints import Progress, save_weights
+from tfnmt.training.tensorboard import write_validation
 
 Logs = dict[str, float] | None
 

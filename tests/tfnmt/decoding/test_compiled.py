@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tfnmt.config import DecodingConfig, ModelConfig, TokenizerConfig
-from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
+from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.decoding import compiled
 from tfnmt.decoding.compiled import AloneTranslator, compiled_search
 from tfnmt.decoding.search import Hypotheses

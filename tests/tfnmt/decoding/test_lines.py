@@ -8,24 +8,46 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, count, pairwise
 from queue import Queue
 from threading import Barrier
+from typing import Any
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tfnmt.data.files import decode_lines
-from tfnmt.decoding.answers import Answer, Hypothesis, Row
+from tfnmt.config import DecodingConfig, ModelConfig, SamplingConfig, TokenizerConfig
+from tfnmt.data.corpora.text_files import decode_lines
+from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.decoding.lines import (
     MAX_CHARACTERS,
     MAX_ROWS,
+    MISSING,
     WINDOW,
+    Answer,
+    Hypothesis,
     Item,
+    Row,
+    Signature,
+    Signatures,
     _take,
+    again,
     arriving,
     batches,
+    best,
+    by_sentences,
+    join,
+    read_again,
+    sampled,
+    several,
     translate_lines,
+    whole,
     windows,
 )
+from tfnmt.decoding.signatures import signatures
+from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UserError
-from tfnmt.lanes import LANES
+from tfnmt.model.transformer import Transformer
+from tfnmt.runtime.startup import LANES
 
 PATIENCE = 20
 """Seconds after which something that should come is taken not to come."""
@@ -311,3 +333,307 @@ def test_a_window_is_answered_before_the_next_one_is_asked_for() -> None:
 
     answers = translate_lines(Shouting(), one_window())
     assert [next(answers).best.text, next(answers).best.text] == ["ONE", "TWO"]
+
+
+TEXTS = ["the dog runs", "a", "the cat sees a dog, and the dog sees the cat", "the dog runs home"]
+ROWS = [Row((number, 0), text) for number, text in enumerate(TEXTS)]
+
+
+TOKENIZER = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=300))
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    keras.utils.set_random_seed(1)
+    config = ModelConfig(
+        num_encoder_layers=1, num_decoder_layers=2, d_model=16, num_heads=4, d_ff=16
+    )
+    transformer = Transformer(config, Tokenizer(TOKENIZER).vocab_size)
+    decoding = DecodingConfig(max_extra_length=6, max_source_length=20)
+    return Translator(transformer, TOKENIZER, decoding)
+
+
+@pytest.fixture(scope="module")
+def graphs(translator: Translator) -> Signatures:
+    return signatures(translator)
+
+
+def log_probs_alone(graphs: Signatures, text: str, translation: str) -> list[float]:
+    """What `align` says of one pair."""
+    found = graphs["align"](text=tf.constant([text]), translation=tf.constant([translation]))
+    return list(found["token_log_probs"][0].numpy())
+
+
+def check_readings(graphs: Signatures, rows: Sequence[Row], answers: Sequence[Answer]) -> None:
+    """Each hypothesis has the log probabilities of its own text behind its own source."""
+    assert len(answers) == len(rows)
+    for row, answer in zip(rows, answers, strict=True):
+        for hypothesis in answer.hypotheses:
+            expected = log_probs_alone(graphs, row.text, hypothesis.text)
+            np.testing.assert_allclose(hypothesis.token_log_probs, expected, atol=1e-4)
+
+
+def gives(**values: Sequence[Any]) -> Signature:
+    """A graph that gives the same whatever it is asked."""
+    return lambda **_: {name: tf.constant(value) for name, value in values.items()}
+
+
+# --- The best -----------------------------------------------------------------------------------
+
+
+def test_the_best_are_those_that_are_found_alone(graphs: Signatures) -> None:
+    answering = best(graphs["serving_default"])
+    together = answering([*ROWS, Row((9, 0), "long " * 40)])
+    for row, answer in zip(ROWS, together, strict=False):
+        (alone,) = answering([row])
+        assert alone.best.text == answer.best.text
+        assert alone.best.score == pytest.approx(answer.best.score, abs=1e-4)
+        assert len(answer.hypotheses) == 1
+    assert [answer.truncated for answer in together] == [False] * len(ROWS) + [True]
+
+
+def test_a_translation_is_a_line() -> None:
+    answering = best(gives(translation=[b"a\nb\r\nc"], score=[-1.0], truncated=[False]))
+    assert answering(ROWS[:1])[0].best.text == "a b  c"
+
+
+def test_half_of_a_surrogate_pair_is_no_mistake(graphs: Signatures) -> None:
+    odd, plain = best(graphs["serving_default"])([Row((0, 0), "a \ud83d"), Row((1, 0), "a ?")])
+    assert odd.best.text == plain.best.text
+    assert odd.best.score == pytest.approx(plain.best.score, abs=1e-4)
+
+
+# --- Several ------------------------------------------------------------------------------------
+
+
+def test_several_are_the_best_first_each_with_its_own_log_probs(graphs: Signatures) -> None:
+    answers = several(graphs, 3)(ROWS)
+    assert max(len(answer.hypotheses) for answer in answers) == 3
+    for row, answer in zip(ROWS, answers, strict=True):
+        assert len({hypothesis.text for hypothesis in answer.hypotheses}) == len(answer.hypotheses)
+        scores = [hypothesis.score for hypothesis in answer.hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert answer.best.text == best(graphs["serving_default"])([row])[0].best.text
+    check_readings(graphs, ROWS, answers)
+
+
+def test_what_is_missing_is_dropped(graphs: Signatures) -> None:
+    nbest = gives(
+        translations=[
+            ["dog", "the dog", "a dog"],
+            ["cat", "", ""],
+            ["", "the", ""],  # the first and the last one differ by their scores alone
+            ["a cat sees", "home", ""],
+        ],
+        scores=[
+            [-1.0, -2.0, -3.0],
+            [-1.5, MISSING, MISSING],
+            [-0.5, -1.0, MISSING],
+            [-2.5, -3.5, MISSING],
+        ],
+        truncated=[False, True, False, False],
+    )
+    answers = several({**graphs, "nbest": nbest}, 3)(ROWS)
+    assert [[each.text for each in answer.hypotheses] for answer in answers] == [
+        ["dog", "the dog", "a dog"], ["cat"], ["", "the"], ["a cat sees", "home"]
+    ]  # fmt: skip
+    assert [[each.score for each in answer.hypotheses] for answer in answers] == [
+        [-1.0, -2.0, -3.0], [-1.5], [-0.5, -1.0], [-2.5, -3.5]
+    ]  # fmt: skip
+    assert [answer.truncated for answer in answers] == [False, True, False, False]
+    check_readings(graphs, ROWS, answers)
+
+    two = several({**graphs, "nbest": nbest}, 2)(ROWS)
+    assert [len(answer.hypotheses) for answer in two] == [2, 1, 2, 2]
+
+
+def test_of_hypotheses_that_read_the_same_there_is_one(
+    translator: Translator, graphs: Signatures
+) -> None:
+    """Single bytes of longer letters all read as U+FFFD: of a piece each, some rows have fewer."""
+    nbest = Translator(translator.transformer, TOKENIZER, DecodingConfig(max_length=1)).nbest
+    answers = several({**graphs, "nbest": nbest}, 4)(ROWS)
+    found = nbest(text=tf.constant(TEXTS))["scores"].numpy()
+    counts = [len(answer.hypotheses) for answer in answers]
+    assert counts == (found > MISSING).sum(axis=1).tolist()
+    assert len(set(counts)) > 1  # or the test shows nothing
+    check_readings(graphs, ROWS, answers)
+
+
+# --- Read again ---------------------------------------------------------------------------------
+
+
+def test_rows_of_different_numbers_are_paired_up_with_their_own(graphs: Signatures) -> None:
+    lists = [["home"], ["a dog", "the cat", ""], ["", "runs"], ["the dog, and a cat"]]
+    answers = [
+        Answer(tuple(Hypothesis(text, -float(place)) for place, text in enumerate(texts)), True)
+        for texts in lists
+    ]
+    found = read_again(graphs["align"], ROWS, answers)
+    for answer, before in zip(found, answers, strict=True):
+        assert answer.truncated
+        assert [each[:2] for each in answer.hypotheses] == [each[:2] for each in before.hypotheses]
+    check_readings(graphs, ROWS, found)
+
+
+def test_warnings_are_those_of_the_best_of_each_row(graphs: Signatures) -> None:
+    copy = Hypothesis("the cat sees a dog, and the dog", -1.0)
+    fine, said_thrice = Hypothesis("home", -2.0), Hypothesis("home home home", -3.0)
+    answers = [
+        Answer((fine, copy)),
+        Answer((said_thrice,)),
+        Answer((copy, fine, said_thrice)),
+        Answer((fine, said_thrice)),
+    ]
+    found = read_again(graphs["align"], ROWS, answers)
+    visible = [set(answer.warnings) & {"copy", "repetition"} for answer in found]
+    assert visible == [set(), {"repetition"}, {"copy"}, set()]
+
+
+def test_no_rows_are_read_again_as_none(graphs: Signatures) -> None:
+    assert read_again(graphs["align"], [], []) == []
+
+
+def test_again_is_the_answer_with_log_probs(graphs: Signatures) -> None:
+    plain = best(graphs["serving_default"])
+    answers = again(plain, graphs["align"])(ROWS)
+    assert [answer.best[:2] for answer in answers] == [answer.best[:2] for answer in plain(ROWS)]
+    check_readings(graphs, ROWS, answers)
+
+
+# --- Drawn --------------------------------------------------------------------------------------
+
+
+def test_a_draw_is_decided_by_place_and_seed(translator: Translator) -> None:
+    sample = translator.sampler(SamplingConfig())
+    longest = translator.decoding.longest
+
+    def drawn(*places: tuple[int, int], seed: int = 1) -> list[str]:
+        rows = [Row(place, TEXTS[0]) for place in places]
+        return [answer.best.text for answer in sampled(sample, longest, seed)(rows)]
+
+    places = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    first = drawn(*places)
+    assert len(set(first)) == len(places)
+    assert drawn(*reversed(places)) == first[::-1]
+    assert drawn((0, 1)) == [first[2]]
+    assert set(drawn(*places, seed=2)).isdisjoint(first)
+
+
+ODD = [
+    "",
+    " ",
+    " \t\xa0\u3000 ",
+    "one",
+    "  One.\t\u3000Two.  ",
+    "Mr. Smith came at 3 p.m. to the U.S. embassy. He left.",
+    "He paid $3.50, e.g. for tea... Really?! Yes.",
+    "One.\xa0Two.\u202fThree.\u2003Four.",
+    "A\u2028b. C\u2029d. E\x0bf.\x0cG\x85h.",
+    "Tab.\tTab.\rReturn.",
+    "שלום עולם. מה שלומך? טוב!",
+    "مرحبا بالعالم. كيف حالك؟ بخير!",
+    "これは文です。次の文です！三つ目？",
+    "यह वाक्य है। दूसरा।",
+    "😀. 👩‍👩‍👧! e\u0301. \u200bZero.\u200d",
+    "\ufeffMark. \x00 Nul.",
+    "\x1c\x1d. \x1e\x1f.",
+    "«Oui.» «Non.» “Yes.” (No.) [Maybe.]",
+    "http://a.b/c?d=e. 1. First 2. Second",
+    "." * 50,
+]
+
+UNITS = [
+    *"abAB.!?…。！？\"'()[]«»“”0123456789-ß \t\xa0\u3000\u2028",
+    *"\u200b\u200d\u200f\x00\x0b\x0c\r\x85\ufeff",
+    "Mr. ", "e.g. ", "etc. ", "שלום", "مرحبا؟ ", "😀", "e\u0301", "।", "...", " . ", "U.S. ",
+]  # fmt: skip
+
+LANGUAGES = ["en", "de", "fr", "ar", "ja", "hi", "en-US", "unheard-of", ""]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_parts_of_a_line_are_the_line(language: str) -> None:
+    split = by_sentences(language)
+    for line in ODD:
+        parts = split(line)
+        assert "".join(parts) == line
+        assert all(parts)
+        # Texts do not have the space around them: that would be translated, and lost.
+        assert all(part == part.strip() or not part.strip() for part in parts)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_parts_of_a_drawn_line_are_the_line(language: str) -> None:
+    split, draw = by_sentences(language), random.Random(1)
+    for line in ("Vitamin A\xa0. Yes.", "A\u3000.", "A\x85."):
+        assert "".join(split(line)) == line
+    for _ in range(1000):
+        line = "".join(draw.choices(UNITS, k=draw.randint(1, 40)))
+        assert "".join(split(line)) == line
+
+
+def test_sentences_are_cut_where_they_end_and_not_at_abbreviations() -> None:
+    assert by_sentences("en")("Mr. Smith is here. He eats.") == [
+        "Mr. Smith is here.", " ", "He eats.",
+    ]  # fmt: skip
+    assert by_sentences("de")("Das ist z. B. Dr. Braun. Er isst.\tGut!") == [
+        "Das ist z. B. Dr. Braun.", " ", "Er isst.", "\t", "Gut!",
+    ]  # fmt: skip
+    text = "Am 3. Oktober kam er. Gut."
+    assert by_sentences("de")(text) == ["Am 3. Oktober kam er.", " ", "Gut."]
+    assert by_sentences("en")(text) == ["Am 3.", " ", "Oktober kam er.", " ", "Gut."]
+    assert by_sentences("en")("one\ntwo") == ["one\ntwo"]
+    assert by_sentences("ja")("猫です。犬です。") == ["猫です。", "犬です。"]
+    assert by_sentences("unheard-of")("One. Two.") == ["One.", " ", "Two."]
+
+
+def test_a_whole_line_is_its_own_part() -> None:
+    assert whole(" One. Two. ") == [" One. Two. "]
+
+
+# --- Together again -----------------------------------------------------------------------------
+
+
+def answer(text: str, score: float, *log_probs: float, **more: object) -> Answer:
+    return Answer((Hypothesis(text, score, log_probs),), **more)
+
+
+def test_white_space_stays_between_the_answers() -> None:
+    answers = iter([answer("EINS.", -1.0), answer("ZWEI.", -3.0), answer("left", 0.0)])
+    joined = join(["  ", "One.", "\t\u3000", "Two.", " "], answers)
+    assert joined.best.text == "  EINS.\t\u3000ZWEI. "
+    assert next(answers).best.text == "left"  # one for each text, no more
+
+
+def test_a_line_stays_a_line_whatever_white_space_is_in_it() -> None:
+    joined = join(["One.", "\r\n", "Two."], iter([answer("EINS.", -1.0), answer("ZWEI.", -3.0)]))
+    assert joined.best.text == "EINS.  ZWEI."
+
+
+def test_the_score_is_the_mean_and_log_probs_follow_one_another() -> None:
+    answers = [answer("A", -1.0, -0.1, -0.2), answer("B", -2.0, -0.3), answer("C", -6.0)]
+    joined = join(["a", " ", "b", " ", "c"], iter(answers))
+    assert joined.best == Hypothesis("A B C", pytest.approx(-3.0), (-0.1, -0.2, -0.3))
+    assert joined.truncated is False
+
+
+def test_warnings_are_those_of_all_sentences_each_once() -> None:
+    answers = [
+        answer("A", 0.0, warnings=("long", "copy")),
+        answer("B", 0.0, truncated=True, warnings=("short", "long")),
+    ]
+    joined = join(["a", "b"], iter(answers))
+    assert joined.warnings == ("long", "copy", "short")
+    assert joined.truncated is True
+
+
+def test_a_line_of_one_text_keeps_all_its_hypotheses() -> None:
+    several = Answer((Hypothesis("A", -1.0), Hypothesis("B", -2.0)), True, ("copy",))
+    assert join(["a"], iter([several])) is several
+    assert join(["a", " "], iter([several])).hypotheses == (Hypothesis("A ", -1.0),)
+
+
+@pytest.mark.parametrize("parts", [[], [" "], [" ", "\u3000"]])
+def test_a_line_of_white_space_is_answered_by_nothing(parts: list[str]) -> None:
+    assert join(parts, iter([])) == Answer()

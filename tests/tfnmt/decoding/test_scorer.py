@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tfnmt.config import DecodingConfig, ModelConfig, SamplingConfig, TokenizerConfig
-from tfnmt.data.tokenizer import EOS, Tokenizer, train_tokenizer
-from tfnmt.decoding.forced import token_log_probs
+from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
+from tfnmt.decoding.inspector import token_log_probs
 from tfnmt.decoding.lines import MAX_ROWS, WINDOW
 from tfnmt.decoding.scorer import Scored, Scorer
 from tfnmt.decoding.search import (

@@ -8,9 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
-from tfnmt.data.tokenizer import Tokenizer, train_tokenizer
-from tfnmt.decoding.answers import best
-from tfnmt.decoding.lines import translate_lines, windows
+from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
+from tfnmt.decoding.lines import best, translate_lines, windows
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.model.transformer import Transformer
 

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from tfnmt.evaluation.comparison import compare
-from tfnmt.evaluation.scores import METRICS, scores
+from tfnmt.evaluation.metrics import METRICS, scores
 
 ANIMALS = ("dog", "cat", "old bear", "horse", "grey mouse", "cow", "hen", "tired fox")
 REFERENCES = [f"The {animal} of the {owner} sleeps in the {place}." for animal in ANIMALS

@@ -1,8 +1,8 @@
 from typing import Any
 
 from tfnmt.evaluation.diagnosis import Line, findings
+from tfnmt.evaluation.metrics import METRICS
 from tfnmt.evaluation.report import MEANINGS, report
-from tfnmt.evaluation.scores import METRICS
 
 LINES = [
     Line(1, "the dog", "der Hund", "der Hund", 100.0, ()),

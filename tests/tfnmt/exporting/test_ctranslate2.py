@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 from tfnmt.config import Config, build_config
-from tfnmt.data import toy
-from tfnmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
-from tfnmt.decoding.forced import shifted, token_log_probs
+from tfnmt.data.corpora.toy import grammar
+from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
+from tfnmt.decoding.inspector import shifted, token_log_probs
 from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UserError
 from tfnmt.exporting.ctranslate2 import (
@@ -31,7 +31,7 @@ from tfnmt.model.transformer import Transformer
 ctranslate2 = pytest.importorskip("ctranslate2", reason="not installed: pip install ctranslate2")
 
 CARD = {"source": "en", "target": "de", "step": 7}
-TEXTS = [source for source, _ in islice(toy.pairs("test"), 9)]
+TEXTS = [source for source, _ in islice(grammar.pairs("test"), 9)]
 TEXTS += ["line\u2028break \r 😀", "a", "</s> <s> <0x0A> \u2581"]
 SHAPES = list(product((True, False), ("relu", "gelu"), ("all", "target", "none")))
 
@@ -59,7 +59,7 @@ class Case(NamedTuple):
 @pytest.fixture(scope="module")
 def tokenizer_model() -> bytes:
     config = build_config({"tokenizer": {"vocab_size": 400}}).tokenizer
-    pairs = islice(toy.pairs("train"), 500)
+    pairs = islice(grammar.pairs("train"), 500)
     return train_tokenizer((side for pair in pairs for side in pair), config)
 
 

@@ -13,14 +13,14 @@ import pytest
 import tensorflow as tf
 
 from tfnmt import export
-from tfnmt.data import toy
+from tfnmt.data.corpora.toy import grammar
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.errors import UsageError, UserError
-from tfnmt.exporting.models import find_version, versions_in
-from tfnmt.run import Run
+from tfnmt.loading.models import find_version, versions_in
+from tfnmt.runs.run import Run
 
 Call = Callable[..., None]
-SENTENCES = [source for source, _ in islice(toy.pairs("test"), 196)]
+SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 196)]
 SENTENCES += ["", "  ", "Ünseen wörds 😀", "a " * 400]
 
 FRESH_PROCESS = """

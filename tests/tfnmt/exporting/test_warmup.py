@@ -8,8 +8,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tfnmt.errors import UserError
-from tfnmt.exporting import replay
-from tfnmt.exporting.processes import fresh_process
+from tfnmt.exporting import replay_warmup
+from tfnmt.exporting.parity import fresh_process
 from tfnmt.exporting.warmup import BATCHES, SIGNATURES, check_warmup, write_warmup
 
 
@@ -35,8 +35,8 @@ def test_a_request_that_fails_keeps_a_model_from_being_published(
     tiny_export: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny_export / "1", tmp_path / "1")
-    path = tmp_path / "1" / replay.WARMUP
-    with fresh_process(replay.__file__) as ask:
+    path = tmp_path / "1" / replay_warmup.WARMUP
+    with fresh_process(replay_warmup.__file__) as ask:
         assert check_warmup(tmp_path / "1", ask) == len(SIGNATURES) * len(BATCHES)
 
     log = prediction_log_pb2.PredictionLog()
@@ -45,7 +45,7 @@ def test_a_request_that_fails_keeps_a_model_from_being_published(
     with tf.io.TFRecordWriter(str(path)) as writer:
         writer.write(log.SerializeToString())
     with (
-        fresh_process(replay.__file__) as ask,
+        fresh_process(replay_warmup.__file__) as ask,
         pytest.raises(UserError, match="nothing was published, for its warm-up requests fail: "),
     ):
         check_warmup(tmp_path / "1", ask)

@@ -5,8 +5,10 @@ from keras import ops
 from tfnmt.model.attention import (
     MultiHeadAttention,
     attention_weights,
+    causal_mask,
     join,
     merge_heads,
+    padding_mask,
     project_heads,
     split_heads,
 )
@@ -83,3 +85,21 @@ def test_a_text_that_looks_around_attends_to_itself() -> None:
     x, mask = random(2, 5, 8), np.tri(5, dtype=bool)[None, None]
     expected = layer(x, *layer.project(x), mask)
     np.testing.assert_allclose(layer.look_around(x, mask), expected, atol=1e-6)
+
+
+T, F = True, False
+
+
+def test_padding_mask_is_true_at_real_tokens() -> None:
+    tokens = np.array([[5, 6, 2], [7, 2, 0]])
+    np.testing.assert_array_equal(padding_mask(tokens), [[[[T, T, T]]], [[[T, T, F]]]])
+
+
+def test_causal_mask_lets_a_position_see_itself_and_what_came_before() -> None:
+    expected = [
+        [T, F, F, F],
+        [T, T, F, F],
+        [T, T, T, F],
+        [T, T, T, T],
+    ]
+    np.testing.assert_array_equal(causal_mask(4), [[expected]])

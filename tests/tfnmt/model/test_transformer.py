@@ -9,11 +9,10 @@ import pytest
 from keras import ops
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.attention import attention_weights
+from tfnmt.model.attention import attention_weights, causal_mask
 from tfnmt.model.cache import GROWING, Bounded, Room
 from tfnmt.model.decoder import DecoderLayer
 from tfnmt.model.encoder import EncoderLayer
-from tfnmt.model.masks import causal_mask
 from tfnmt.model.transformer import Transformer
 
 V = 50

@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from tfnmt.config import ModelConfig
-from tfnmt.data.batches import Batch
+from tfnmt.data.batching.batches import Batch
 from tfnmt.model.transformer import Transformer
 from tfnmt.tracing.forward import Forward, follow_forward
 from tfnmt.tracing.subject import make_batch

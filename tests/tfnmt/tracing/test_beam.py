@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tfnmt.config import DecodingConfig
-from tfnmt.data import toy
-from tfnmt.data.tokenizer import EOS, Tokenizer
-from tfnmt.decoding.answers import to_tensor
-from tfnmt.exporting.models import find_run
+from tfnmt.data.corpora.toy import grammar
+from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
+from tfnmt.decoding.lines import to_tensor
+from tfnmt.loading.models import find_run
 from tfnmt.tracing.beam import SearchTrace, describe_fate, follow_search
-from tfnmt.tracing.subject import Subject, make_batch, of_translator, tiny
+from tfnmt.tracing.subject import Subject, make_batch, of_translator, tiny_subject
 
-TEXTS = [source for source, _ in islice(toy.pairs("test"), 3)] + ["a"]
+TEXTS = [source for source, _ in islice(grammar.pairs("test"), 3)] + ["a"]
 
 
 def length_penalty(length: int) -> float:
@@ -41,7 +41,7 @@ def subject() -> Subject:
     import keras
 
     keras.utils.set_random_seed(1)
-    return tiny(DecodingConfig(beam_size=2, max_extra_length=3))
+    return tiny_subject(DecodingConfig(beam_size=2, max_extra_length=3))
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,13 @@
 import numpy as np
+import pytest
+import tensorflow as tf
 
-from tfnmt.config import ModelConfig
-from tfnmt.data.batches import Batch
+from tfnmt.config import ModelConfig, TrainingConfig
+from tfnmt.data.batching.batches import Batch
 from tfnmt.model.transformer import Transformer
-from tfnmt.tracing.forward import Forward
+from tfnmt.tracing.forward import Forward, Losses, measure
 from tfnmt.tracing.steps import Step
+from tfnmt.training.trainer import Trainer
 
 
 def attention_steps(forward: Forward, side: str, cross: bool = False) -> list[Step]:
@@ -70,3 +73,52 @@ def test_the_tied_table_is_named_where_it_embeds_and_where_it_predicts(
     for step in steps:
         assert [parameter.name for parameter in step.parameters] == ["target_embedding/table"]
         assert step.parameters[0].shape == (20, small_config.d_model)
+
+
+@pytest.fixture
+def losses(forward: Forward, batch: Batch) -> Losses:
+    return measure(forward.logits, batch.target_out, 0.1)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+def test_its_sum_is_what_training_minimizes(
+    forward: Forward, transformer: Transformer, batch: Batch, smoothing: float
+) -> None:
+    trainer = Trainer(transformer, TrainingConfig(label_smoothing=smoothing))
+    data = tf.nest.map_structure(tf.constant, ((batch.source, batch.target_in), batch.target_out))
+    sums = trainer.differentiate(data, tf.constant([1, 0])).sums
+    losses = measure(forward.logits, batch.target_out, smoothing)
+    assert losses.smoothed.sum() == pytest.approx(float(sums.loss), rel=1e-5)
+    assert losses.cross_entropy.sum() == pytest.approx(float(sums.cross_entropy), rel=1e-5)
+    assert losses.real.sum() == float(sums.tokens)
+
+
+def test_padding_costs_nothing_and_has_no_slope(losses: Losses) -> None:
+    assert not losses.real[1, 2]
+    assert losses.smoothed[1, 2] == losses.cross_entropy[1, 2] == losses.entropy[1, 2] == 0
+    assert not losses.slopes[1, 2].any()
+
+
+def test_the_smoothed_loss_is_the_divergence_and_a_constant(losses: Losses) -> None:
+    p = np.exp(losses.log_probs)
+    divergence = (losses.wanted * np.log(losses.wanted / p)).sum(axis=-1) * losses.real
+    np.testing.assert_allclose(losses.smoothed, divergence + losses.entropy, atol=1e-12)
+    assert len(np.unique(losses.entropy[losses.real].round(12))) == 1
+
+
+def test_without_smoothing_it_is_the_cross_entropy(forward: Forward, batch: Batch) -> None:
+    losses = measure(forward.logits, batch.target_out, 0.0)
+    np.testing.assert_array_equal(losses.smoothed, losses.cross_entropy)
+    assert not losses.entropy.any()
+
+
+def test_a_nudged_logit_moves_the_loss_by_its_slope(losses: Losses) -> None:
+    for place in ((0, 0, 9), (0, 1, 4), (1, 1, 2)):
+        moved = losses.nudged(*place, 1e-5).smoothed.sum() - losses.smoothed.sum()
+        assert moved / 1e-5 == pytest.approx(losses.slopes[place], abs=1e-5)
+    assert losses.nudged(0, 0, 9, 3.0).cross_entropy[0, 0] < losses.cross_entropy[0, 0]
+
+
+def test_a_nudge_moves_no_other_position(losses: Losses) -> None:
+    after = losses.nudged(0, 1, 4, 2.0)
+    assert np.argwhere(after.smoothed != losses.smoothed).tolist() == [[0, 1]]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tfnmt.config import DecodingConfig
-from tfnmt.tracing import words
+from tfnmt.tracing import tiny
 from tfnmt.tracing.page import render
-from tfnmt.tracing.subject import tiny
+from tfnmt.tracing.subject import tiny_subject
 from tfnmt.tracing.trace import Trace, follow
 from tfnmt.training.loss import smoothed_cross_entropy
 
@@ -22,8 +22,8 @@ def data(page: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    subject = tiny(DecodingConfig(beam_size=2, max_extra_length=3))
-    ids = words.SOURCES, words.TARGETS
+    subject = tiny_subject(DecodingConfig(beam_size=2, max_extra_length=3))
+    ids = tiny.SOURCES, tiny.TARGETS
     return follow("tiny", subject, ids, smoothed_cross_entropy, 0.1)
 
 

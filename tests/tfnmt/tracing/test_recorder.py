@@ -6,15 +6,15 @@ from keras import ops
 
 import tfnmt.model
 from tfnmt.config import ModelConfig
-from tfnmt.model import masks
-from tfnmt.model.feed_forward import FeedForward
-from tfnmt.model.masks import causal_mask, padding_mask
+from tfnmt.model import attention
+from tfnmt.model.attention import causal_mask, padding_mask
+from tfnmt.model.sublayers import FeedForward
 from tfnmt.model.transformer import Transformer
 from tfnmt.tracing.recorder import recording
 
 
 def test_a_call_has_arguments_variables_and_result_by_their_names() -> None:
-    with recording(masks) as whole:
+    with recording(attention) as whole:
         given = ops.array([[3, 0]])
         padding_mask(given)
         causal_mask(3)
@@ -26,7 +26,7 @@ def test_a_call_has_arguments_variables_and_result_by_their_names() -> None:
 
 
 def test_only_functions_of_the_modules_are_seen() -> None:
-    with recording(masks) as whole:
+    with recording(attention) as whole:
         FeedForward(4, 8, 0.0, "relu")
     assert whole.calls == []
 
@@ -57,7 +57,7 @@ def test_what_watched_before_watches_again_also_after_an_error() -> None:
         pass
 
     def fail() -> None:
-        with recording(masks):
+        with recording(attention):
             raise KeyError
 
     sys.setprofile(profile)

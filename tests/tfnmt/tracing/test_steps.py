@@ -1,5 +1,5 @@
 from tfnmt.config import ModelConfig
-from tfnmt.data.batches import Batch
+from tfnmt.data.batching.batches import Batch
 from tfnmt.model.transformer import Transformer
 from tfnmt.tracing.forward import Forward
 

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from tfnmt.config import DecodingConfig
+from tfnmt.model.transformer import Transformer
 from tfnmt.tracing.steps import Variable
-from tfnmt.tracing.tensors import Names, is_whole, number, tensor_lines
+from tfnmt.tracing.subject import tiny_subject
+from tfnmt.tracing.tensors import Names, is_whole, list_blocks, number, tensor_lines
 
 NAMES: Names = {"S": [["cat", "dog", "</s>"], ["dog", "</s>", "<pad>"]], "V": [["a", "b"]] * 2}
 
@@ -68,3 +71,19 @@ def test_a_number_fits_its_cell() -> None:
     assert [cell.strip() for cell in cells] == ["-3e+38", "1.235", "-99.500", "-100", "-123457"]
     assert all(len(cell) == 8 and cell.startswith(" ") for cell in cells)
     assert number(np.bool_(True)).strip() == "x"
+
+
+def test_the_tiny_feed_forward_has_552() -> None:
+    blocks = {
+        block.name: block for block in list_blocks(tiny_subject(DecodingConfig()).transformer)
+    }
+    for side in ("encoder", "decoder"):
+        block = blocks[f"{side}/layer_0/feed_forward"]
+        assert block.formula == "8*32 + 32 + 32*8 + 8"
+        assert block.count == 552
+
+
+def test_blocks_have_all_weights(transformer: Transformer) -> None:
+    blocks = list_blocks(transformer)
+    assert sum(block.count for block in blocks) == transformer.count_params()
+    assert len({block.name for block in blocks}) == len(blocks)

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tfnmt.config import ModelConfig, TrainingConfig
 from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
-from tfnmt.run import Run
-from tfnmt.snapshots import WEIGHTS
+from tfnmt.runs.checkpoints import WEIGHTS
+from tfnmt.runs.run import Run
 from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
 from tfnmt.training.validation import Judged, Validation, Validator, within_memory

@@ -1,0 +1,288 @@
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.plans import plan_of_lengths, prepared_of_lengths
+from tfnmt.config import Config, build_config
+from tfnmt.data.batching.plan import Plan, PlannedBatch, make_plan, padded_lengths
+from tfnmt.data.corpora.catalog import open_corpus
+from tfnmt.data.preparation.prepared import Prepared, prepare
+from tfnmt.errors import UserError
+
+Lengths = tuple[np.ndarray, np.ndarray]
+MAX_LENGTH = 64
+
+
+def normal(random: np.random.Generator) -> Lengths:
+    """Captions like Multi30k's: 15 pieces or so (8,000 pieces), the sides alike."""
+    source = np.clip(np.round(random.lognormal(2.685, 0.295, 5000)), 4, 64).astype(np.int64)
+    target = np.clip(source + np.round(random.normal(0.5, 2.7, 5000)).astype(np.int64), 4, 64)
+    return source, target
+
+
+def uniform(random: np.random.Generator) -> Lengths:
+    return random.integers(1, 100, 3000), random.integers(1, 100, 3000)
+
+
+def skewed(random: np.random.Generator) -> Lengths:
+    return random.geometric(0.08, 4000), random.geometric(0.08, 4000)
+
+
+def alike(random: np.random.Generator) -> Lengths:
+    return np.full(1001, 7), np.full(1001, 9)
+
+
+def one_row(random: np.random.Generator) -> Lengths:
+    return np.array([5]), np.array([3])
+
+
+DISTRIBUTIONS = [normal, uniform, skewed, alike, one_row]
+every_distribution = pytest.mark.parametrize("lengths", DISTRIBUTIONS)
+
+
+def plan_of(
+    make: Callable[[np.random.Generator], Lengths], seed: int = 1, batch_tokens: int = 1024
+) -> Plan:
+    return plan_of_lengths(*make(np.random.default_rng(0)), batch_tokens, MAX_LENGTH, seed)
+
+
+def configuration(batch_tokens: int, max_length: int, seed: int) -> Config:
+    data = {"batch_tokens": batch_tokens, "max_length": max_length}
+    return build_config({"data": data, "training": {"seed": seed}})
+
+
+@pytest.fixture
+def prepared() -> Prepared:
+    """Pairs of 3, 5, 6, 8 and 10 ids on the longer side."""
+    return prepared_of_lengths(np.array([3, 4, 5, 8, 2]), np.array([2, 5, 6, 7, 10]))
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """Pairs of the toy corpus, with their text."""
+    cache = tmp_path_factory.mktemp("cache")
+    config = build_config({"data": {"max_pairs": 3000}, "tokenizer": {"vocab_size": 600}})
+    return prepare(config, open_corpus(config.data, 1, cache), cache)
+
+
+def epoch(plan: Plan, number: int) -> list[PlannedBatch]:
+    first = number * plan.batches_per_epoch
+    return [plan.batch(step) for step in range(first, first + plan.batches_per_epoch)]
+
+
+def as_lists(batches: list[PlannedBatch]) -> list[tuple[list[int], int]]:
+    return [(batch.pairs.rows.tolist(), batch.length) for batch in batches]
+
+
+def rows_of(batches: list[PlannedBatch]) -> list[int]:
+    return [row for batch in batches for row in batch.pairs.rows.tolist()]
+
+
+def slots(batch: PlannedBatch) -> int:
+    return len(batch.pairs.rows) * batch.length
+
+
+@every_distribution
+@pytest.mark.parametrize("seed", [0, 1, 2**31 - 1])
+def test_an_epoch_has_each_row_exactly_once(
+    lengths: Callable[[np.random.Generator], Lengths], seed: int
+) -> None:
+    source, target = lengths(np.random.default_rng(0))
+    fitting = np.flatnonzero((source <= MAX_LENGTH) & (target <= MAX_LENGTH)).tolist()
+    plan = plan_of(lengths, seed)
+    assert plan.rows.tolist() == fitting
+    for number in (0, 1, 5):
+        assert sorted(rows_of(epoch(plan, number))) == fitting
+
+
+@every_distribution
+@pytest.mark.parametrize("batch_tokens", [MAX_LENGTH, 100, 1024, 10**6])
+def test_no_batch_has_more_slots_than_the_budget(
+    lengths: Callable[[np.random.Generator], Lengths], batch_tokens: int
+) -> None:
+    for batch in epoch(plan_of(lengths, batch_tokens=batch_tokens), 0):
+        assert 0 < slots(batch) <= batch_tokens
+
+
+@every_distribution
+def test_a_batch_is_as_long_as_its_longest_row_needs(
+    lengths: Callable[[np.random.Generator], Lengths],
+) -> None:
+    longer = np.maximum(*lengths(np.random.default_rng(0)))
+    for batch in epoch(plan_of(lengths), 0):
+        longest = longer[batch.pairs.rows].max()
+        assert longest <= batch.length <= MAX_LENGTH
+        assert batch.length == min(MAX_LENGTH, padded_lengths(np.array([longest]))[0])
+
+
+@pytest.mark.parametrize("lengths", [normal, uniform, skewed, alike])
+def test_all_batches_but_one_are_more_than_half_full(
+    lengths: Callable[[np.random.Generator], Lengths],
+) -> None:
+    sizes = sorted(slots(batch) for batch in epoch(plan_of(lengths), 0))
+    assert len(sizes) > 5
+    assert sizes[1] > 1024 / 2
+
+
+@every_distribution
+def test_every_epoch_has_the_same_number_of_batches_of_the_same_shapes(
+    lengths: Callable[[np.random.Generator], Lengths],
+) -> None:
+    plan = plan_of(lengths)
+    shapes = [sorted((len(b.pairs.rows), b.length) for b in epoch(plan, n)) for n in range(3)]
+    assert shapes[0] == shapes[1] == shapes[2]
+    assert len(shapes[0]) == plan.batches_per_epoch
+    assert plan_of(lengths, seed=9).batches_per_epoch == plan.batches_per_epoch
+
+
+def test_the_same_seed_and_step_give_the_same_batch_in_a_fresh_plan() -> None:
+    steps = [700, 3, 150, 0, 41, 3]
+    expected = as_lists([plan_of(normal).batch(step) for step in steps])
+    plan = plan_of(normal)
+    assert as_lists([plan.batch(step) for step in steps]) == expected
+
+
+def test_any_resume_point_goes_on_in_the_uninterrupted_order() -> None:
+    plan = plan_of(normal)
+    count = plan.batches_per_epoch
+    order = as_lists([plan.batch(step) for step in range(2 * count)])
+    for first in (1, count - 1, count, count + 7):
+        resumed = plan_of(normal)
+        assert as_lists([resumed.batch(step) for step in range(first, 2 * count)]) == order[first:]
+
+
+def test_epochs_and_seeds_differ_in_batches_and_in_their_order() -> None:
+    plan = plan_of(normal)
+    for other in (epoch(plan, 1), epoch(plan_of(normal, seed=2), 0)):
+        assert [batch.length for batch in other] != [batch.length for batch in epoch(plan, 0)]
+        members = [
+            {frozenset(b.pairs.rows.tolist()) for b in some} for some in (epoch(plan, 0), other)
+        ]
+        assert len(members[0] & members[1]) < len(other) / 10
+
+
+def test_an_epoch_is_not_sorted_by_length() -> None:
+    lengths = [batch.length for batch in epoch(plan_of(normal), 0)]
+    assert lengths != sorted(lengths)
+    half = len(lengths) // 2
+    assert abs(np.mean(lengths[:half]) - np.mean(lengths[half:])) < 2
+
+
+def test_rows_with_a_side_that_is_too_long_are_left_out() -> None:
+    source, target = np.array([5, 9, 8, 3, 8]), np.array([5, 2, 9, 8, 8])
+    plan = plan_of_lengths(source, target, batch_tokens=100, max_length=8, seed=1)
+    assert plan.rows.tolist() == [0, 3, 4]
+    assert sorted(rows_of(epoch(plan, 0))) == [0, 3, 4]
+
+
+def test_a_corpus_of_one_row_is_one_batch_for_ever() -> None:
+    plan = plan_of_lengths(np.array([5]), np.array([3]), batch_tokens=64, max_length=64, seed=1)
+    assert plan.batches_per_epoch == 1
+    assert as_lists([plan.batch(step) for step in (0, 1, 10**9)]) == [([0], 6)] * 3
+
+
+def test_a_configuration_makes_its_plan(prepared: Prepared) -> None:
+    plan = make_plan(configuration(batch_tokens=16, max_length=8, seed=3), prepared)
+    lengths = (prepared.source.lengths, prepared.target.lengths)
+    expected = plan_of_lengths(*lengths, batch_tokens=16, max_length=8, seed=3)
+    assert as_lists(epoch(plan, 0)) == as_lists(epoch(expected, 0))
+    assert plan.rows.tolist() == [0, 1, 2, 3]
+
+
+def test_a_corpus_of_which_nothing_is_left_is_the_users_to_mend(prepared: Prepared) -> None:
+    make_plan(configuration(batch_tokens=16, max_length=3, seed=1), prepared)
+    with pytest.raises(UserError, match=r"data\.max_length: all 5 pairs .* 2 pieces; raise it"):
+        make_plan(configuration(batch_tokens=16, max_length=2, seed=1), prepared)
+
+
+def test_captions_are_padded_little() -> None:
+    """Of Multi30k's slots in English and German (8,000 pieces, 4,096 slots) 9.5% are padding, and
+    3.6% where only the longer side of each pair is looked at.
+    """
+    source, target = normal(np.random.default_rng(0))
+    batches = epoch(plan_of(normal, batch_tokens=4096), 0)
+    filled = sum(map(slots, batches))
+    assert 1 - int((source + target).sum()) / (2 * filled) < 0.15
+    assert 1 - int(np.maximum(source, target).sum()) / filled < 0.08
+
+
+def test_captions_have_few_shapes() -> None:
+    batches = epoch(plan_of(normal, batch_tokens=4096), 0)
+    assert len({batch.length for batch in batches}) <= 16
+
+
+def drawn_plan(toy: Prepared, batch_tokens: int, dropout: float) -> Plan:
+    keys = {"batch_tokens": batch_tokens, "max_length": MAX_LENGTH, "bpe_dropout": dropout}
+    return make_plan(build_config({"data": keys}), toy)
+
+
+def texts(toy: Prepared, batches: list[PlannedBatch]) -> Counter[tuple[str, str]]:
+    """The pairs of batches as text."""
+    pairs = [
+        [[int(i) for i in side[row][:-1]] for row in batch.pairs.rows]
+        for batch in batches
+        for side in (batch.pairs.source, batch.pairs.target)
+    ]
+    decoded = list(map(toy.tokenizer.decode, pairs))
+    return Counter(
+        pair
+        for sources, targets in zip(decoded[::2], decoded[1::2], strict=True)
+        for pair in zip(sources, targets, strict=True)
+    )
+
+
+@pytest.mark.parametrize("batch_tokens", [256, 1024, 4096])
+def test_drawn_batches_are_full_on_average_and_padded_little(
+    toy: Prepared, batch_tokens: int
+) -> None:
+    """By batches as long as their longest sentence was before drawing a third would be padding."""
+    plan = drawn_plan(toy, batch_tokens, 0.1)
+    assert plan.batches_per_epoch > drawn_plan(toy, batch_tokens, 0.0).batches_per_epoch
+    for number in (0, 2):
+        drawn = epoch(plan, number)
+        full = [slots(batch) for batch in drawn]
+        assert 0.75 * batch_tokens < np.mean(full) <= 1.02 * batch_tokens
+        assert max(full) <= 1.25 * batch_tokens
+        filled = sum(int(batch.pairs.lengths.sum()) for batch in drawn)
+        assert 1 - filled / sum(full) < 0.12
+
+
+@pytest.mark.parametrize("batch_tokens", [256, 1024])
+def test_an_epoch_of_several_windows_has_each_pair_once(toy: Prepared, batch_tokens: int) -> None:
+    plan = drawn_plan(toy, batch_tokens, 0.1)
+    corpus = Counter((toy.source_lines[row], toy.target_lines[row]) for row in plan.rows)
+    for number in (0, 1):
+        drawn = epoch(plan, number)
+        assert len({id(batch.pairs.source) for batch in drawn}) > 1  # windows
+        assert texts(toy, drawn) == corpus
+
+
+def test_any_step_of_a_drawn_plan_is_found_by_its_number(toy: Prepared) -> None:
+    plan = drawn_plan(toy, 256, 0.1)
+    count = plan.batches_per_epoch
+    steps = [2 * count + 1, 0, count - 1, count, 40]
+    found = [plan.batch(step) for step in steps]
+    fresh = [drawn_plan(toy, 256, 0.1).batch(step) for step in steps]
+    for one, other in zip(found, fresh, strict=True):
+        assert texts(toy, [one]) == texts(toy, [other])
+        assert one.length == other.length
+        assert one.pairs.lengths.tolist() == other.pairs.lengths.tolist()
+
+
+@pytest.mark.parametrize("longest", [2, 63, 64, 100, 1000])
+def test_padded_lengths_are_a_little_more_than_the_lengths(longest: int) -> None:
+    lengths = np.arange(1, longest + 1)
+    padded = padded_lengths(lengths)
+    assert np.all(padded >= lengths)
+    assert np.all(np.diff(padded) >= 0)
+    beyond = lengths > 16
+    assert np.all(8 * (padded - lengths)[beyond] <= lengths[beyond])
+    assert np.all((padded - lengths)[~beyond] <= 1)
+
+
+def test_padded_lengths_are_multiples_of_2_then_of_4_then_of_8() -> None:
+    lengths = np.array([1, 2, 3, 16, 17, 31, 33, 37, 64, 65, 127, 129])
+    padded = [2, 2, 4, 16, 18, 32, 36, 40, 64, 72, 128, 144]
+    assert padded_lengths(lengths).tolist() == padded

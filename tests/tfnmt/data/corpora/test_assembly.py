@@ -1,0 +1,316 @@
+import gzip
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.published import small_corpus
+from tfnmt.data.corpora import assembly
+from tfnmt.data.corpora.assembly import Origin, assemble, readable
+from tfnmt.data.corpora.published import Part, Published, Reader, every_100th_english, segments
+from tfnmt.errors import UserError
+from tfnmt.runtime.files import exclusive
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (25_000, "25.0 kB"),
+     (17_040_000, "17.0 MB"), (1_656_362_162, "1.7 GB")],
+)  # fmt: skip
+def test_sizes_are_for_people(size: int, text: str) -> None:
+    assert readable(size) == text
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Gives the files of a folder, wherever they are asked for, and notes what was asked."""
+
+    server: "Server"
+
+    def translate_path(self, path: str) -> str:
+        self.server.asked.append(path)
+        return str(self.server.folder / path.rpartition("/")[2])
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.folder = folder
+        self.asked: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with Server(folder) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+def write_tgz(path: Path, members: dict[str, str]) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+
+
+def write_zip(path: Path, members: dict[str, str]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+
+
+TALKS = {
+    "talks/train.de-en.de": "eins\nzwei\n",
+    "talks/train.de-en.en": "one\ntwo\n",
+    "talks/train.de-en.en.xml": "<seg>no</seg>",
+}
+NEWS = {"news.de": "drei", "news.en": "three\n"}
+
+
+@pytest.fixture
+def corpus(server: Server) -> Published:
+    write_tgz(server.folder / "talks-deen.tgz", TALKS)
+    write_zip(server.folder / "get?f=news.zip", NEWS)
+    for language, text in (("de", "Wert\n"), ("en", "worth\n")):
+        (server.folder / f"deu.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    return small_corpus(server.url)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """The files of a folder, without its lock."""
+    return {path.name: path.read_text("utf-8") for path in folder.iterdir() if path.name != ".lock"}
+
+
+def test_a_split_is_put_together_from_its_parts(
+    server: Server, corpus: Published, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    assemble(corpus, ("de", "en"), "train", data, Origin())
+    assert server.asked == ["/de/en/talks-deen.tgz", "/get?f=news.zip"]
+    assert texts(data / "small" / "de-en") == {
+        "train.de": "eins\nzwei\ndrei\n", "train.en": "one\ntwo\nthree\n",
+    }  # fmt: skip
+    assemble(corpus, ("en", "de"), "val", data, Origin())
+    assert server.asked[2:] == ["/x/deu.en.gz", "/x/deu.de.gz"]
+    assert texts(data / "small" / "de-en")["val.de"] == "Wert\n"
+    assert texts(data / "small" / "de-en")["val.en"] == "worth\n"
+    archives = {path.name for path in (data / "archives").iterdir()}
+    assert archives == {"talks-deen.tgz", "news.zip", "deu.en.gz", "deu.de.gz", ".lock",
+                        "checksums.json"}  # fmt: skip
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    said = captured.err.splitlines()
+    assert said[0].startswith(f"tfnmt: small de-en train: downloading about 2.0 kB into {data}, ")
+    assert "takes about 12.0 kB of the " in said[0]
+    assert said[1] == "tfnmt: licence: none at all"
+
+
+def test_a_mirror_gives_the_same(server: Server, corpus: Published, tmp_path: Path) -> None:
+    (server.folder / "get?f=news.zip").rename(server.folder / "news.zip")
+    assemble(corpus, ("de", "en"), "train", tmp_path / "data", Origin(f"{server.url}/mirror/"))
+    assert server.asked == ["/mirror/talks-deen.tgz", "/mirror/news.zip"]
+    assert texts(tmp_path / "data" / "small" / "de-en")["train.en"] == "one\ntwo\nthree\n"
+
+
+def test_a_part_of_other_pairs_is_not_asked_for(server: Server, tmp_path: Path) -> None:
+    members = {name.replace("de", "fr"): text for name, text in TALKS.items()}
+    write_tgz(server.folder / "talks-fren.tgz", members)
+    assemble(small_corpus(server.url), ("en", "fr"), "train", tmp_path, Origin())
+    assert server.asked == ["/fr/en/talks-fren.tgz"]
+    assert texts(tmp_path / "small" / "fr-en")["train.fr"] == "eins\nzwei\n"
+
+
+def test_what_is_there_already_is_not_announced(
+    server: Server, corpus: Published, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    write_tgz(archives / "talks-deen.tgz", TALKS)
+    assemble(corpus, ("de", "en"), "train", tmp_path, Origin())
+    assert "downloading about 1.0 kB into" in capsys.readouterr().err
+    assert server.asked == ["/get?f=news.zip"]
+
+
+def refused(corpus: Published, data: Path, split: str = "train") -> str:
+    with pytest.raises(UserError) as caught:
+        assemble(corpus, ("de", "en"), split, data, Origin())
+    (problem,) = caught.value.problems
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("news", "counts"),
+    [
+        ({"news.de": "drei\nvier\n", "news.en": "three\n"}, "2 sentences in news.de, 1 in news.en"),
+        ({"news.de": "drei\n", "news.en": ""}, "1 sentences in news.de, 0 in news.en"),
+        ({"news.de": "", "news.en": ""}, "0 sentences in news.de, 0 in news.en"),
+    ],
+)
+def test_an_archive_whose_languages_differ_in_length_is_refused(
+    server: Server, corpus: Published, tmp_path: Path, news: dict[str, str], counts: str
+) -> None:
+    write_zip(server.folder / "get?f=news.zip", news)
+    message = refused(corpus, tmp_path)
+    assert message.startswith(f"news.zip: {counts}; ")
+    assert texts(tmp_path / "small" / "de-en") == {}
+
+
+def test_parts_do_not_make_up_for_one_another(
+    server: Server, corpus: Published, tmp_path: Path
+) -> None:
+    write_tgz(server.folder / "talks-deen.tgz", TALKS | {"talks/train.de-en.de": "eins\n"})
+    write_zip(server.folder / "get?f=news.zip", NEWS | {"news.de": "zwei\ndrei\n"})
+    assert refused(corpus, tmp_path).startswith("talks-deen.tgz: 1 sentences in ")
+    assert texts(tmp_path / "small" / "de-en") == {}
+
+
+def test_an_archive_without_the_member_is_refused(
+    server: Server, corpus: Published, tmp_path: Path
+) -> None:
+    write_zip(server.folder / "get?f=news.zip", {"news.de": "drei\n"})
+    assert "holds no news.en; " in refused(corpus, tmp_path)
+    assert texts(tmp_path / "small" / "de-en") == {}
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [(every_100th_english(held_out=False), b"\n"), (segments, b"<seg>\xff</seg>")],
+)
+def test_a_member_that_is_something_else_is_refused(
+    server: Server, corpus: Published, tmp_path: Path, reader: Reader, text: bytes
+) -> None:
+    for language in ("de", "en"):
+        (server.folder / f"deu.{language}.gz").write_bytes(gzip.compress(text))
+    other = Part(f"{server.url}/{{alpha3}}.{{language}}.gz", "val", 10, reader)
+    message = refused(replace(corpus, splits={"val": (other,)}), tmp_path, "val")
+    assert message.startswith(f"{tmp_path}/archives/deu.de.gz: val is not what was expected (")
+    assert texts(tmp_path / "small" / "de-en") == {}
+
+
+def test_no_room_is_told_before_anything_is_asked(
+    server: Server, corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = type("Usage", (), {"free": 11_999})
+    monkeypatch.setattr(assembly.shutil, "disk_usage", lambda _: usage)
+    message = refused(corpus, tmp_path)
+    assert message.startswith(f"{tmp_path}: 12.0 kB are free, about 12.0 kB are needed; ")
+    assert "--data_dir" in message
+    assert server.asked == []
+    usage.free = 12_000  # type: ignore[attr-defined]
+    assemble(corpus, ("de", "en"), "train", tmp_path, Origin())
+
+
+def test_a_folder_that_cannot_be_is_told(corpus: Published, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert ": File exists; mend it and run again" in refused(corpus, tmp_path / "file")
+    (tmp_path / "small").write_text("")
+    assert refused(corpus, tmp_path).startswith(f"{tmp_path}/small/de-en: Not a directory; ")
+
+
+# Python that ends a process, as a kill does, at a moment of an assembly.
+MOMENTS = {
+    "before the pieces are checked": "assembly._check = lambda *_: os._exit(9)",
+    "before the first file": "assembly._join = lambda *_: os._exit(9)",
+    "between the two files": (
+        "join, calls = assembly._join, []\n"
+        "assembly._join = lambda *a: os._exit(9) if calls else calls.append(join(*a))"
+    ),
+    "within the second file": (
+        "copy, calls = assembly.shutil.copyfileobj, []\n"
+        "def stop(*a):\n"
+        "    copy(*a)\n"
+        "    calls.append(a)\n"
+        "    len(calls) < 3 or os._exit(9)\n"
+        "assembly.shutil.copyfileobj = stop"
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_what_a_killed_process_left_is_completed(
+    server: Server, corpus: Published, tmp_path: Path, moment: str
+) -> None:
+    (server.folder / "get?f=news.zip").rename(server.folder / "news.zip")
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom tfnmt.data import assembly\n"
+        "from tfnmt.data.corpora.published import Part, Published\n"
+        f"{MOMENTS[moment]}\n"
+        "corpus = Published('small', (('de', 'en'),), {'train': ("
+        "Part('http://x/talks-deen.tgz', 'talks/train.{pair}.{language}', 1000),"
+        "Part('http://x/news.zip', 'news.{language}', 1000))}, '3', 'none', pair_folders=True)\n"
+        "origin = assembly.Origin(sys.argv[2])\n"
+        "assembly.assemble(corpus, ('de', 'en'), 'train', Path(sys.argv[1]), origin)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path, server.url], capture_output=True, timeout=60
+    )
+    assert done.returncode == 9, done.stderr
+    folder = tmp_path / "small" / "de-en"
+    assert set(texts_that_look_whole(folder)) == (
+        {"train.de"} if "second" in moment or "between" in moment else set()
+    )
+    server.asked.clear()
+    assemble(corpus, ("de", "en"), "train", tmp_path, Origin())
+    assert server.asked == []  # the archives are there
+    assert texts(folder) == {"train.de": "eins\nzwei\ndrei\n", "train.en": "one\ntwo\nthree\n"}
+
+
+def texts_that_look_whole(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def test_what_another_process_made_meanwhile_is_not_made_again(
+    server: Server, corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "small" / "de-en"
+    make = partial(assemble, corpus, ("de", "en"), "train", tmp_path, None)
+    waiting, waits = threading.Thread(target=make), threading.Event()
+    monkeypatch.setattr("tfnmt.runtime.files.say", lambda _: waits.set())
+    with exclusive(folder / ".lock", "busy"):
+        waiting.start()
+        assert waits.wait(10)
+        for name in ("train.de", "train.en"):
+            (folder / name).write_text("made by the other\n")
+    waiting.join(10)
+    assert server.asked == []
+    assert texts(folder)["train.de"] == "made by the other\n"
+
+
+def test_pieces_go_when_it_fails(
+    corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(assembly, "_join", full)
+    assert ": No space left on device; " in refused(corpus, tmp_path)
+    assert texts(tmp_path / "small" / "de-en") == {}

@@ -1,0 +1,195 @@
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tfnmt.config import DataConfig
+from tfnmt.data.corpora.catalog import open_corpus, split_name
+from tfnmt.data.corpora.corpus import HELD_OUT, Corpus, check_files
+from tfnmt.data.corpora.text_files import Pair
+from tfnmt.data.corpora.toy import grammar
+from tfnmt.data.corpora.toy.digits import copy_pairs, reverse_pairs
+from tfnmt.errors import UsageError, UserError
+
+Generate = Callable[[str], Iterator[Pair]]
+
+NOWHERE = Path("/nowhere")
+BUILT_IN = {"copy": copy_pairs, "reverse": reverse_pairs, "toy": grammar.pairs}
+LANGUAGES = {"copy": ("digits", "copied"), "reverse": ("digits", "reversed"), "toy": ("en", "de")}
+
+
+def named(corpus: str, source: str, target: str) -> DataConfig:
+    return DataConfig(corpus=corpus, source=source, target=target)
+
+
+def own_text(folder: Path, rows: int, val: bool = False) -> DataConfig:
+    for language, word in (("en", "row"), ("de", "Zeile")):
+        lines = "".join(f"{word} {number}\n" for number in range(rows))
+        (folder / f"my.{language}").write_text(lines)
+        (folder / f"dev.{language}").write_text(f"{word} of val\n")
+    files = {
+        stem: (str(folder / f"{stem}.en"), str(folder / f"{stem}.de")) for stem in ("my", "dev")
+    }
+    return DataConfig(corpus=None, train=files["my"], val=files["dev"] if val else None)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def held_out(data: DataConfig, seed: int) -> tuple[list[Pair], list[Pair]]:
+    corpus = open_corpus(data, seed, NOWHERE)
+    return list(corpus.pairs("train")), list(corpus.pairs("val"))
+
+
+def problems(corpus: Corpus, split: str) -> Sequence[str]:
+    with pytest.raises(UserError) as caught:
+        list(corpus.pairs(split))
+    return caught.value.problems
+
+
+def test_a_corpus_in_one_folder_goes_in_every_direction(tmp_path: Path) -> None:
+    texts = {"val.en": "dog\ncat\n", "val.de": "Hund\nKatze\n", "val.fr": "chien\nchat\n"}
+    write(tmp_path / "multi30k", texts)
+    for source in ("en", "de", "fr"):
+        for target in {"en", "de", "fr"} - {source}:
+            corpus = open_corpus(named("multi30k", source, target), 1, tmp_path)
+            lines = (texts[f"val.{side}"].split() for side in (source, target))
+            assert list(corpus.pairs("val")) == list(zip(*lines, strict=True))
+
+
+def test_pairs_that_are_not_parallel_have_folders_of_their_own(tmp_path: Path) -> None:
+    write(tmp_path / "wmt14" / "de-en", {"train.de": "Hund\n", "train.en": "dog\n"})
+    write(tmp_path / "wmt14" / "fr-en", {"train.fr": "chat\n", "train.en": "cat\n"})
+    expected = {
+        ("en", "de"): ("dog", "Hund"),
+        ("de", "en"): ("Hund", "dog"),
+        ("en", "fr"): ("cat", "chat"),
+        ("fr", "en"): ("chat", "cat"),
+    }
+    for (source, target), pair in expected.items():
+        corpus = open_corpus(named("wmt14", source, target), 1, tmp_path)
+        assert list(corpus.pairs("train")) == [pair]
+
+
+def test_missing_files_are_all_named_where_they_are_expected(tmp_path: Path) -> None:
+    corpus = open_corpus(named("wmt14", "en", "de"), 1, tmp_path)
+    folder = tmp_path / "wmt14" / "de-en"
+    assert problems(corpus, "train") == (
+        f"{folder / 'train.en'}: no such file; the train text is expected there",
+        f"{folder / 'train.de'}: no such file; the train text is expected there",
+    )
+    write(folder, {"train.en": "dog\n"})
+    assert len(problems(corpus, "train")) == 1
+    assert problems(corpus, "train")[0].startswith(f"{folder / 'train.de'}: ")
+
+
+def test_a_missing_file_is_named_once_where_rows_are_held_out_of_it(tmp_path: Path) -> None:
+    data = own_text(tmp_path, 20)
+    corpus = open_corpus(data, 1, NOWHERE)
+    for path in corpus.files("train"):
+        path.unlink()
+    with pytest.raises(UserError) as caught:
+        check_files(corpus, "train", "val")
+    assert len(caught.value.problems) == 2
+    assert all("; the train text" in problem for problem in caught.value.problems)
+
+
+def test_own_text_has_no_test_split(tmp_path: Path) -> None:
+    data = own_text(tmp_path, 20)
+    with pytest.raises(UsageError, match=r"it has train, val$"):
+        split_name(data, open_corpus(data, 1, NOWHERE), "test")
+
+
+def test_own_text_with_validation_files_is_those_files(tmp_path: Path) -> None:
+    train, val = held_out(own_text(tmp_path, 3, val=True), seed=1)
+    assert train == [(f"row {number}", f"Zeile {number}") for number in range(3)]
+    assert val == [("row of val", "Zeile of val")]
+
+
+@pytest.mark.parametrize(("rows", "held"), [(10, 1), (19, 1), (200, 20), (12_000, HELD_OUT)])
+def test_without_validation_files_at_most_a_tenth_is_held_out(
+    tmp_path: Path, rows: int, held: int
+) -> None:
+    train, val = held_out(own_text(tmp_path, rows), seed=1)
+    every = [(f"row {number}", f"Zeile {number}") for number in range(rows)]
+    assert len(val) == held
+    assert sorted(train + val) == sorted(every)
+    rest = set(train)
+    assert train == [pair for pair in every if pair in rest]
+
+
+def test_rows_without_a_side_are_not_held_out(tmp_path: Path) -> None:
+    """As TMX and CSV have them where a translation is missing; the BLEU would be of nothing."""
+    rows = "".join(f"word {row}\t{'' if row % 2 else f'Wort {row}'}\n" for row in range(100))
+    (tmp_path / "my.tsv").write_text(f"en\tde\n{rows}")
+    data = DataConfig(corpus=None, source="en", target="de", train=(str(tmp_path / "my.tsv"),))
+    train, val = held_out(data, seed=1)
+    assert len(val) == 5
+    assert all(target for _, target in val)
+    assert len(train) == 95
+
+
+def test_held_out_rows_hang_on_the_seed_alone(tmp_path: Path) -> None:
+    data = own_text(tmp_path, 200)
+    assert held_out(data, seed=1) == held_out(data, seed=1)
+    assert set(held_out(data, seed=1)[1]) != set(held_out(data, seed=2)[1])
+
+
+def test_held_out_rows_are_spread_over_the_text(tmp_path: Path) -> None:
+    numbers = [int(source.split()[1]) for source, _ in held_out(own_text(tmp_path, 200), 1)[1]]
+    assert min(numbers) < 50
+    assert max(numbers) >= 150
+
+
+def test_rows_that_are_not_utf_8_are_never_held_out(tmp_path: Path) -> None:
+    """Cleaning leaves them out of the training text; validation text is not cleaned."""
+    data = own_text(tmp_path, 200)
+    lines = (tmp_path / "my.de").read_bytes().splitlines(keepends=True)
+    for row in range(0, 200, 2):
+        lines[row] = b"\xff" + lines[row]
+    (tmp_path / "my.de").write_bytes(b"".join(lines))
+    corpus = open_corpus(data, 1, NOWHERE)
+    numbers = [int(source.split()[1]) for source, _ in corpus.pairs("val")]
+    assert len(numbers) == 10
+    assert all(number % 2 == 1 for number in numbers)
+    assert len(list(corpus.pairs("train", "surrogateescape"))) == 190
+    assert problems(corpus, "train")[0].startswith(f"{tmp_path / 'my.de'}:1: not UTF-8")
+
+
+def test_too_few_rows_cannot_be_held_out(tmp_path: Path) -> None:
+    corpus = open_corpus(own_text(tmp_path, 9), 1, NOWHERE)
+    for split in ("train", "val"):
+        lines = problems(corpus, split)
+        assert len(lines) == 1
+        assert lines[0].startswith(f"{tmp_path / 'my.en'}: 9 pairs are too few")
+        assert "--val" in lines[0]
+
+
+@pytest.mark.parametrize(("corpus", "generate"), BUILT_IN.items())
+def test_a_built_in_corpus_goes_both_ways(corpus: str, generate: Generate) -> None:
+    source, target = LANGUAGES[corpus]
+    forwards = open_corpus(named(corpus, source, target), 1, NOWHERE)
+    backwards = open_corpus(named(corpus, target, source), 1, NOWHERE)
+    for split in ("val", "test"):
+        pairs = list(islice(generate(split), 20))
+        assert list(islice(forwards.pairs(split), 20)) == pairs
+        turned = [(second, first) for first, second in pairs]
+        assert list(islice(backwards.pairs(split), 20)) == turned
+    assert forwards.splits == ("train", "val", "test")
+    assert forwards.files("train")
+    assert all(path.is_file() for path in forwards.files("train"))
+
+
+def test_the_reversed_corpus_is_reversed() -> None:
+    corpus = open_corpus(named("reverse", "digits", "reversed"), 1, NOWHERE)
+    assert all(source == target[::-1] for source, target in corpus.pairs("test"))
+
+
+@pytest.mark.parametrize(("source", "target"), [("en", "de"), ("digits", "reversed")])
+def test_a_built_in_corpus_has_its_own_languages_only(source: str, target: str) -> None:
+    with pytest.raises(UsageError, match=r"copy has no .*; it has copied-digits, digits-copied"):
+        open_corpus(named("copy", source, target), 1, NOWHERE)

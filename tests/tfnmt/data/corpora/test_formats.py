@@ -1,0 +1,610 @@
+import csv
+import gzip
+import io
+import json
+import re
+import tracemalloc
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+
+from tfnmt.data.corpora.formats import (
+    CSV,
+    LARGEST_CELL,
+    TMX,
+    TSV,
+    Aligned,
+    JSONLines,
+    find_texts,
+    languages_of,
+)
+from tfnmt.data.corpora.text_files import Pair
+from tfnmt.errors import UsageError, UserError
+
+SENTENCES = {
+    "Urdu with ZWNJ": "یہ ایک آزمائش\u200cہے۔",
+    "Arabic": "اَلْعَرَبِيَّةُ لُغَةٌ جَمِيلَة؟",
+    "Chinese": "我们今天去公园。",
+    "full-width": "Ａ１！",
+    "emoji": "👩\u200d👩\u200d👧\u200d👦 👍🏽 🏳️\u200d🌈",
+    "NBSP": "\u00a010\u00a0000\u202fkm\u00a0",
+    "decomposed": "Cafe\u0301 u\u0308ber",
+    "composed": "Café über",
+    "spaces": "  two  spaces ",
+    "beyond the basic plane": "𝔘𐍈",
+    "BOM inside": "a\ufeffb",
+    "line separators of Unicode": "one\u2028two\u2029three\x85four",
+    "quotes": '"So," she said, "it\'s 5" & <b>.',
+    "one quote": '"',
+}
+UNITS = [(sentence, f"{name}: {sentence}") for name, sentence in SENTENCES.items()]
+
+
+def as_tsv(pairs: Sequence[Pair]) -> str:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs)
+
+
+def as_csv(pairs: Sequence[Pair]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows([("en", "de"), *pairs])
+    return text.getvalue()
+
+
+def as_json(pairs: Sequence[Pair]) -> str:
+    return "".join(json.dumps({"en": source, "de": target}) + "\n" for source, target in pairs)
+
+
+def as_raw_json(pairs: Sequence[Pair]) -> str:
+    objects = [{"translation": {"de": target, "en": source}} for source, target in pairs]
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects)
+
+
+def tmx(units: str, head: str = "", root: str = '<tmx version="1.4">') -> str:
+    return f'{head}{root}<header srclang="en"/><body>{units}</body></tmx>'
+
+
+def unit(*variants: Pair) -> str:
+    tuvs = (f'  <tuv xml:lang="{lang}"><seg>{text}</seg></tuv>\n' for lang, text in variants)
+    return f"<tu>\n{''.join(tuvs)}</tu>\n"
+
+
+def as_tmx(pairs: Sequence[Pair]) -> str:
+    return tmx("".join(unit(("en", escape(en)), ("de", escape(de))) for en, de in pairs))
+
+
+WRITERS: dict[str, Callable[[Sequence[Pair]], str]] = {
+    ".tsv": as_tsv,
+    ".csv": as_csv,
+    ".jsonl": as_json,
+    ".ndjson": as_raw_json,
+    ".tmx": as_tmx,
+}
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    data = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def read(path: Path, content: str | bytes, source: str = "en", target: str = "de") -> list[Pair]:
+    (text,) = find_texts([write(path, content)], source, target)
+    return list(text.pairs())
+
+
+def problem(path: Path, content: str | bytes) -> str:
+    """What the user is told of a file, after its name."""
+    with pytest.raises(UserError) as caught:
+        read(path, content)
+    start, _, rest = str(caught.value).partition(":")
+    assert start == str(path)
+    assert "; " in rest
+    assert "\n" not in rest
+    return rest
+
+
+# All formats.
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_code_points_are_left_alone(tmp_path: Path, suffix: str, packed: str) -> None:
+    path = tmp_path / f"my{suffix}{packed}"
+    assert read(path, WRITERS[suffix](UNITS)) == UNITS
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".ndjson", ".tmx"])
+def test_sides_that_have_names_are_read_in_both_directions(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"my{suffix}"
+    assert read(path, WRITERS[suffix](UNITS), "de", "en") == [(de, en) for en, de in UNITS]
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_code_points_of_aligned_files_are_left_alone(tmp_path: Path, packed: str) -> None:
+    names = [tmp_path / f"my.en{packed}", tmp_path / f"my.de{packed}"]
+    for name, side in zip(names, zip(*UNITS, strict=True), strict=True):
+        write(name, "".join(f"{sentence}\n" for sentence in side))
+    (text,) = find_texts(names, "en", "de")
+    assert list(text.pairs()) == UNITS
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path, suffix: str) -> None:
+    content = "\ufeff" + WRITERS[suffix](UNITS)
+    assert read(tmp_path / f"my{suffix}", content) == UNITS
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".ndjson"])
+def test_bytes_that_are_not_utf_8_are_named_by_line_or_let_through(
+    tmp_path: Path, suffix: str
+) -> None:
+    pairs = [("one", "eins"), ("caf?", "Kaffee"), ("three", "drei")]
+    content = WRITERS[suffix](pairs).encode().replace(b"?", b"\xe9")
+    path = tmp_path / f"my{suffix}"
+    line = 3 if suffix == ".csv" else 2
+    assert problem(path, content).startswith(f"{line}: not UTF-8 ")
+    (text,) = find_texts([path], "en", "de")
+    escaped = [("one", "eins"), ("caf\udce9", "Kaffee"), ("three", "drei")]
+    assert list(text.pairs("surrogateescape")) == escaped
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_pairs_are_read_one_by_one(tmp_path: Path, suffix: str) -> None:
+    whole = WRITERS[suffix]([(f"row {number}", f"Zeile {number}") for number in range(20_000)])
+    path = write(tmp_path / f"my{suffix}.gz", whole)
+    path.write_bytes(path.read_bytes()[:-2000])
+    (text,) = find_texts([path], "en", "de")
+    pairs = text.pairs()
+    assert list(islice(pairs, 2)) == [("row 0", "Zeile 0"), ("row 1", "Zeile 1")]
+    with pytest.raises(UserError, match="the gzip data ends early"):
+        list(pairs)
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_file_that_is_missing_is_named_when_it_is_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"none{suffix}"
+    (text,) = find_texts([path], "en", "de")
+    assert text.paths == (path,)
+    with pytest.raises(UserError, match=rf"none\{suffix}: No such file or directory; "):
+        next(text.pairs())
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("pairs", [[], [("", "")]])
+def test_a_file_without_text_is_named(tmp_path: Path, suffix: str, pairs: list[Pair]) -> None:
+    found = problem(tmp_path / f"my{suffix}", WRITERS[suffix](pairs))
+    assert found == " no en or de text in it; check the file and the two languages"
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_languages_that_are_not_in_a_file_are_named(tmp_path: Path, suffix: str) -> None:
+    (text,) = find_texts([write(tmp_path / f"my{suffix}", WRITERS[suffix](UNITS))], "fr", "es")
+    if suffix == ".tsv":  # without a header it does not say what it is in
+        assert list(text.pairs()) == UNITS
+    else:
+        with pytest.raises(UserError, match=r"\bfr\b.*\bes\b"):
+            list(text.pairs())
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", 'en,de\n"one\ntwo","eins\r\nzwei"\n'),
+        (".jsonl", '{"en": "one\\ntwo", "de": "eins\\r\\nzwei"}'),
+        (".tmx", tmx(unit(("en", "one\ntwo"), ("de", "\n  eins \t\r\n\n   zwei\n ")))),
+    ],
+)
+def test_a_line_break_in_a_cell_is_a_space(tmp_path: Path, suffix: str, content: str) -> None:
+    assert read(tmp_path / f"my{suffix}", content) == [("one two", "eins zwei")]
+
+
+# Aligned files.
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_aligned_files_are_turned_where_their_suffixes_say_so(tmp_path: Path, packed: str) -> None:
+    en, de = tmp_path / f"a.en{packed}", tmp_path / f"b.de{packed}"
+    assert find_texts([en, de], "en", "de") == (Aligned(en, de),)
+    assert find_texts([en, de], "de", "en") == (Aligned(de, en),)
+    assert find_texts([en, de], "fr", "en") == (Aligned(en, de),)
+
+
+def test_aligned_files_give_their_paths_in_the_direction() -> None:
+    (text,) = find_texts([Path("a.en"), Path("a.de")], "de", "en")
+    assert text.paths == (Path("a.de"), Path("a.en"))
+
+
+@pytest.mark.parametrize(
+    ("names", "languages"),
+    [
+        (["a.en", "b.de"], ("en", "de")),
+        (["a.x.en.gz", "b.de"], ("en", "de")),
+        (["a.de", "b.en.gz", "c.fr", "d.es"], ("de", "en")),
+        (["a.tsv", "b.en", "b.de"], None),
+        (["a.tmx.gz"], None),
+        (["a.en", "b.tsv"], None),
+        (["a.en"], None),
+        (["a", "b"], None),
+        ([], None),
+    ],
+)
+def test_languages_are_the_last_suffixes_of_aligned_files(
+    names: list[str], languages: tuple[str, str] | None
+) -> None:
+    assert languages_of([Path(name) for name in names]) == languages
+
+
+def test_a_folder_says_no_languages(tmp_path: Path) -> None:
+    (tmp_path / "my.en").mkdir()
+    assert languages_of([tmp_path / "my.en", tmp_path / "my.de"]) is None
+
+
+# What is found.
+
+
+def test_texts_are_found_in_the_order_of_their_names(tmp_path: Path) -> None:
+    names = ["a.tsv", "b.en", "b.de", "c.csv.gz", "d.jsonl", "e.NDJSON", "f.TMX", "g.de", "h.en"]
+    a, b_en, b_de, c, d, e, f, g, h = (tmp_path / name for name in names)
+    assert find_texts([a, b_en, b_de, c, d, e, f, g, h], "en", "de") == (
+        TSV(a, "en", "de"),
+        Aligned(b_en, b_de),
+        CSV(c, "en", "de"),
+        JSONLines(d, "en", "de"),
+        JSONLines(e, "en", "de"),
+        TMX(f, "en", "de"),
+        Aligned(h, g),
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [["a.en"], ["a.en", "b.tsv"], ["a.en", "folder"], ["a.en", "a.de", "b.tmx", "c.en"]]
+)
+def test_an_aligned_file_without_a_second_is_named(tmp_path: Path, names: list[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError) as caught:
+        find_texts([tmp_path / name for name in names], "en", "de")
+    alone = tmp_path / ("c.en" if "c.en" in names else "a.en")
+    assert str(caught.value) == (
+        f"{alone}: has no second file beside it; name two aligned files, or a .tsv, .csv, .jsonl "
+        "or .tmx"
+    )
+
+
+def test_a_folder_stands_for_all_texts_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    for name in [
+        "z.tsv", "b.en", "b.de.gz", "a.csv.gz", "c.x.jsonl", ".hidden.tsv", ".hidden.en",
+        ".hidden.de", "README.md", "LICENSE", "alone.en", "alone.fr", "other.de", "inner/x.tsv",
+        "children", "childrde",
+    ]:  # fmt: skip
+        write(folder / name, "")
+    (folder / "folder.tsv").mkdir()
+    assert find_texts([folder, tmp_path / "last.tmx"], "en", "de") == (
+        CSV(folder / "a.csv.gz", "en", "de"),
+        Aligned(folder / "b.en", folder / "b.de.gz"),
+        JSONLines(folder / "c.x.jsonl", "en", "de"),
+        TSV(folder / "z.tsv", "en", "de"),
+        TMX(tmp_path / "last.tmx", "en", "de"),
+    )
+    (backwards,) = find_texts([folder], "fr", "en")[2:3]
+    assert backwards == JSONLines(folder / "c.x.jsonl", "fr", "en")
+    assert Aligned(folder / "alone.fr", folder / "alone.en") in find_texts([folder], "fr", "en")
+
+
+def test_a_text_that_is_packed_and_unpacked_in_a_folder_is_read_once(tmp_path: Path) -> None:
+    for name in ["a.tsv", "a.tsv.gz", "b.de", "b.de.gz", "b.en.gz", "b.en"]:
+        write(tmp_path / name, "")
+    assert find_texts([tmp_path], "en", "de") == (
+        TSV(tmp_path / "a.tsv", "en", "de"),
+        Aligned(tmp_path / "b.en", tmp_path / "b.de"),
+    )
+
+
+def test_a_folder_without_text_says_what_was_looked_for(tmp_path: Path) -> None:
+    write(tmp_path / "alone.en", "word\n")
+    with pytest.raises(UserError) as caught:
+        find_texts([tmp_path], "en", "de")
+    for part in [f"{tmp_path}: ", "; ", ".tsv", ".csv", ".jsonl", ".tmx", "train.en", "train.de"]:
+        assert part in str(caught.value)
+
+
+# TSV.
+
+
+@pytest.mark.parametrize(
+    ("header", "pair"),
+    [
+        ("", ("one", "two")),
+        ("en\tde\tfr\n", ("one", "two")),
+        ("de\tEN\n", ("two", "one")),
+        ("id\tfr\tde\ten\n", ("four", "three")),
+        ("target\tscore\tsource\n", ("three", "one")),
+    ],
+)
+def test_a_tsv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -> None:
+    assert read(tmp_path / "my.tsv", f"{header}one\ttwo\tthree\tfour\n") == [pair]
+
+
+def test_only_the_first_row_of_a_tsv_is_a_header(tmp_path: Path) -> None:
+    pairs = [("one", "two"), ("de", "en")]
+    assert read(tmp_path / "my.tsv", "one\ttwo\nde\ten\n") == pairs
+
+
+def test_a_tsv_row_that_is_short_misses_a_side(tmp_path: Path) -> None:
+    pairs = [("one", ""), ("", "zwei"), ("", ""), ("four", "vier")]
+    assert read(tmp_path / "a.tsv", "one\n\tzwei\n\nfour\tvier\n") == pairs
+    assert read(tmp_path / "b.tsv", "de\tx\ten\neins\n") == [("", "eins")]
+
+
+def test_a_tsv_without_a_tab_is_told(tmp_path: Path) -> None:
+    found = problem(tmp_path / "my.tsv", "one;eins\ntwo;zwei\n")
+    assert found == " no tab in it; en TAB de is expected on a line"
+
+
+def test_quotes_in_a_tsv_are_text(tmp_path: Path) -> None:
+    assert read(tmp_path / "my.tsv", '"one\t"zwei"\n') == [('"one', '"zwei"')]
+
+
+# CSV.
+
+
+@pytest.mark.parametrize(
+    ("header", "pair"),
+    [
+        ("en,de", ("one", "two")),
+        ("id, De ,EN", ("three", "two")),
+        ("Target,Source,en", ("two", "one")),
+        ('source,"target",de,en', ("four", "three")),
+    ],
+)
+def test_a_csv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -> None:
+    row = ",".join(["one", "two", "three", "four"][: 1 + header.count(",")])
+    assert read(tmp_path / "my.csv", f"{header}\n{row}\n") == [pair]
+
+
+@pytest.mark.parametrize("header", ["one,two", "en,fr", "en;de", "source,de"])
+def test_a_csv_without_a_header_is_told_what_is_expected(tmp_path: Path, header: str) -> None:
+    found = problem(tmp_path / "my.csv", f"{header}\none,two\n")
+    columns = ", ".join(header.split(","))
+    assert found == (
+        f"1: the columns are {columns}; a header row with en and de, or source and target, "
+        "is expected, with commas between"
+    )
+
+
+def test_an_empty_csv_has_no_columns(tmp_path: Path) -> None:
+    assert problem(tmp_path / "my.csv", "").startswith("1: the columns are none; ")
+
+
+def test_csv_cells_may_be_quoted_short_and_missing(tmp_path: Path) -> None:
+    content = 'en,de\n"a, ""b""",c "d"\n\n,zwei\nthree\n'
+    pairs = [('a, "b"', 'c "d"'), ("", "zwei"), ("three", "")]
+    assert read(tmp_path / "my.csv", content) == pairs
+
+
+def test_a_csv_cell_may_be_large(tmp_path: Path) -> None:
+    long = "word " * 100_000
+    assert read(tmp_path / "my.csv", f"en,de\n{long},{long}\n") == [(long, long)]
+
+
+def test_the_limit_of_csv_cells_is_never_lowered(tmp_path: Path) -> None:
+    before = csv.field_size_limit(LARGEST_CELL + 1)
+    try:
+        read(tmp_path / "my.csv", "en,de\none,eins\n")
+        assert csv.field_size_limit() == LARGEST_CELL + 1
+    finally:
+        csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize("row", ['"three,drei', '"three" or so,drei', "three,dr\rei"])
+def test_a_csv_row_that_is_none_is_named_by_its_first_line(tmp_path: Path, row: str) -> None:
+    content = f'en,de\none,eins\n"two\nlines",zwei\n{row}\nfour,vier\n'
+    assert problem(tmp_path / "my.csv", content).startswith("5: no CSV row (")
+    assert problem(tmp_path / "my.csv", f"en,de\n{row}\n").startswith("2: no CSV row (")
+    assert problem(tmp_path / "my.csv", f"{row}\n").startswith("1: no CSV row (")
+
+
+def test_a_csv_row_with_more_cells_than_columns_is_named(tmp_path: Path) -> None:
+    # A comma that is not in quotes would cut the sentence, and nobody would be told.
+    content = "en,de\none,eins,\ntwo, please,zwei\n"
+    assert problem(tmp_path / "my.csv", content).startswith(
+        "3: no CSV row (3 cells below 2 columns)"
+    )
+    assert read(tmp_path / "my.csv", "en,de\none,eins,\n") == [("one", "eins")]
+
+
+# JSON lines.
+
+
+def test_json_keys_are_languages_or_roles(tmp_path: Path) -> None:
+    rows = [
+        {"en": "1", "de": "eins"},
+        {"target": "zwei", "source": "2", "score": 0.5},
+        {"translation": {"de": "drei", "en": "3"}, "id": 3},
+        {"translation": {"source": "4", "target": "vier"}},
+        {"source": "the web", "de": "fünf"},
+        {"translation": "a note", "en": "6", "de": None},
+        {"de": "sieben"},
+        {},
+    ]
+    pairs = [("1", "eins"), ("2", "zwei"), ("3", "drei"), ("4", "vier")]
+    pairs += [("", "fünf"), ("6", ""), ("", "sieben"), ("", "")]
+    content = "\n  \n".join(json.dumps(row) for row in rows)
+    assert read(tmp_path / "my.jsonl", content) == pairs
+
+
+@pytest.mark.parametrize(
+    "line", ["{", '["one", "eins"]', '"one"', "null", "{'en': 'one'}", "[" * 100_000, "9" * 5000]
+)
+def test_a_line_that_is_no_json_object_is_named(tmp_path: Path, line: str) -> None:
+    content = f'{{"en": "one", "de": "eins"}}\n\n{line}\n'
+    assert problem(tmp_path / "my.jsonl", content).startswith("3: not a JSON object; ")
+
+
+@pytest.mark.parametrize("side", ["1", "true", '["two"]', '{"text": "two"}'])
+def test_a_json_side_that_is_no_string_is_named(tmp_path: Path, side: str) -> None:
+    content = f'{{"en": "one", "de": "eins"}}\n{{"en": "two", "de": {side}}}\n'
+    assert problem(tmp_path / "my.jsonl", content).startswith('2: "de" is not a string; ')
+
+
+def test_half_a_surrogate_pair_in_json_is_named_or_let_through(tmp_path: Path) -> None:
+    path = tmp_path / "my.jsonl"
+    content = r'{"en": "\ud83d\ude00 \ud83d", "de": "x"}'
+    assert problem(path, content).startswith('1: "en" has half a surrogate pair in it; ')
+    (text,) = find_texts([path], "en", "de")
+    assert list(text.pairs("surrogateescape")) == [("😀 \ud83d", "x")]
+
+
+# TMX.
+
+NAMESPACE = '<tmx xmlns="http://www.lisa.org/tmx14" version="1.4">'
+DOCTYPE = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
+ONE = unit(("en", "one"), ("de", "eins"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        tmx(ONE),
+        tmx(ONE, head=DOCTYPE),
+        tmx(ONE, head='<!DOCTYPE tmx PUBLIC "-//LISA OSCAR:1998//DTD for TMX//EN" "tmx14.dtd">'),
+        tmx(ONE, root=NAMESPACE),
+        tmx(ONE.replace("xml:lang", "lang")),
+        re.sub(r"<(/?)", r"<\1t:", tmx(ONE)).replace("<t:tmx", '<t:tmx xmlns:t="x"'),
+        ('<?xml version="1.0" encoding="UTF-16"?>' + tmx(ONE)).encode("utf-16"),
+        '<?xml version="1.0" encoding="windows-1252"?>' + tmx(ONE),
+        tmx(f"<!-- a note --><tu><note>a note</note></tu>{ONE}"),
+    ],
+)
+def test_tmx_files_of_all_kinds_are_read(tmp_path: Path, content: str | bytes) -> None:
+    assert read(tmp_path / "my.tmx", content) == [("one", "eins")]
+
+
+def test_a_utf_16_tmx_keeps_its_code_points(tmp_path: Path) -> None:
+    content = '<?xml version="1.0" encoding="UTF-16"?>' + DOCTYPE.split("\n")[1] + as_tmx(UNITS)
+    assert read(tmp_path / "my.tmx.gz", content.encode("utf-16")) == UNITS
+
+
+@pytest.mark.parametrize(
+    ("segment", "text"),
+    [
+        ('a <bpt i="1">{\\b </bpt>bold<ept i="1">}</ept> word', "a bold word"),
+        ("a<ph>&lt;br/&gt;</ph>b<it>x</it>c<ut>y</ut>d", "abcd"),
+        ("see<ph>note <sub>a footnote</sub> end</ph> there", "see there"),
+        ("a<sub>b</sub>c<bpt/>d<ept/>", "acd"),
+        ("a <hi>high<ph>x</ph> light</hi>!", "a high light!"),
+        ("a <mrk>b <any>c</any> d</mrk> e", "a b c d e"),
+        ("a<!-- note --> b<?go on?> c", "a b c"),
+        ("a &amp; b &lt;c&gt; &#x200c;&#160;d", "a & b <c> \u200c\u00a0d"),
+        ("<![CDATA[a < b]]> c", "a < b c"),
+        ("  a  b  ", "  a  b  "),
+        ("\n    a\n    <hi>b</hi>\u00a0\n  ", "a b\u00a0"),
+        ("", ""),
+    ],
+)
+def test_inline_tags_lose_their_code_and_keep_their_text(
+    tmp_path: Path, segment: str, text: str
+) -> None:
+    content = tmx(unit(("en", segment), ("de", "x")), root=NAMESPACE)
+    assert read(tmp_path / "my.tmx", content) == [(text, "x")]
+
+
+def test_units_of_other_languages_are_passed_over_and_sides_may_be_missing(tmp_path: Path) -> None:
+    content = tmx(
+        unit(("fr", "un"), ("de", "eins"), ("en", "one"))
+        + unit(("fr", "deux"), ("es", "dos"))
+        + unit(("fr", "trois"), ("de", "drei"))
+        + unit(("en", "four"))
+        + "<tu><tuv xml:lang='en'/><tuv><seg>no language</seg></tuv></tu>"
+        + "<tu/>"
+    )
+    pairs = [("one", "eins"), ("", "drei"), ("four", ""), ("", "")]
+    assert read(tmp_path / "my.tmx", content) == pairs
+    french = [("un", ""), ("deux", "dos"), ("trois", "")]
+    assert read(tmp_path / "my.tmx", content, "fr", "es") == french
+
+
+@pytest.mark.parametrize(
+    ("variants", "found"),
+    [
+        (["en-US", "de"], "en-US"),
+        (["EN_us", "de-AT"], "EN_us"),
+        (["en-US", "en-GB", "de"], "en-US"),
+        (["en-US", "EN", "en-GB", "de"], "EN"),
+        (["en-US", "en", "en", "de"], "en"),
+        (["eng", "e", "en-x", "de"], "en-x"),
+    ],
+)
+def test_the_exact_variant_is_taken_else_the_first(
+    tmp_path: Path, variants: list[str], found: str
+) -> None:
+    content = tmx(unit(*((language, language) for language in variants)))
+    assert read(tmp_path / "my.tmx", content) == [(found, variants[-1])]
+
+
+def test_a_region_that_is_asked_for_is_preferred(tmp_path: Path) -> None:
+    content = tmx(unit(("en", "any"), ("EN-gb", "British"), ("de", "x")) + unit(("en", "any")))
+    assert read(tmp_path / "my.tmx", content, "en_GB", "de") == [("British", "x"), ("any", "")]
+
+
+def test_between_regions_of_a_language_neither_stands_for_the_other(tmp_path: Path) -> None:
+    content = tmx(unit(("pt-PT", "autocarro"), ("pt-BR", "ônibus")) + unit(("pt-PT", "comboio")))
+    pairs = [("ônibus", "autocarro"), ("", "comboio")]
+    assert read(tmp_path / "my.tmx", content, "pt-BR", "pt-PT") == pairs
+
+
+BOMB = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "ha"}">' for n in range(10))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        BOMB,
+        '<!ENTITY a9 SYSTEM "file:///etc/hostname">',
+        '<!ENTITY % a9 SYSTEM "http://localhost/x.dtd"> %a9;',
+        '<!ENTITY a9 "harmless">',
+    ],
+    ids=["bomb", "external", "parameter", "harmless"],
+)
+def test_declared_entities_are_refused(tmp_path: Path, declared: str) -> None:
+    content = tmx(unit(("en", "&a9;"), ("de", "x")), head=f"<!DOCTYPE tmx [{declared}]>")
+    found = problem(tmp_path / "my.tmx", content)
+    assert found == " declares entities, which tfnmt does not expand; remove the DOCTYPE"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (tmx("\n<tu>\n</body>"), 3),
+        (tmx(ONE)[:-6], 5),
+        (tmx(f"{ONE}\n&nbsp;", head=DOCTYPE), 8),
+        (tmx("\n\x01"), 2),
+        (tmx(ONE).encode() + b"\n\xff", 6),
+        ("not XML", 1),
+        ("", 1),
+    ],
+)
+def test_malformed_xml_is_named_by_line(tmp_path: Path, content: str | bytes, line: int) -> None:
+    assert problem(tmp_path / "my.tmx", content).startswith(f"{line}: malformed XML (")
+
+
+@pytest.mark.parametrize("encoding", ["gb2312", "none-such"])
+def test_an_encoding_that_expat_cannot_read_is_named(tmp_path: Path, encoding: str) -> None:
+    content = f'<?xml version="1.0" encoding="{encoding}"?>' + tmx(ONE)
+    found = problem(tmp_path / "my.tmx", content)
+    assert found.startswith(" in an encoding that cannot be read (")
+
+
+def test_a_large_tmx_needs_little_memory(tmp_path: Path) -> None:
+    path = write(tmp_path / "my.tmx", tmx(ONE * 10_000, root=NAMESPACE))
+    pairs = TMX(path, "en", "de").pairs()
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in pairs) == 10_000
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,142 @@
+import html
+import io
+from dataclasses import replace
+from pathlib import Path
+
+from tests.published import small_corpus
+from tfnmt.data.corpora.published import (
+    Reader,
+    every_23rd,
+    every_100th_english,
+    lines,
+    segments,
+    talks,
+)
+
+# --- Readers --------------------------------------------------------------------------------------
+
+
+def read(reader: Reader, text: str, language: str = "en") -> list[str]:
+    """What a reader makes of a member that is this text."""
+    return [line.decode() for line in reader(io.BytesIO(text.encode()), language)]
+
+
+def test_lines_are_sentences_as_they_are() -> None:
+    text = "one\n\n <two> &amp; \u2028 2½\r\n\tthree\u00a0\nfour"
+    assert read(lines, text) == ["one", "", " <two> &amp; \u2028 2½", "\tthree\u00a0", "four"]
+
+
+def test_segments() -> None:
+    text = """<?xml version="1.0" encoding="UTF-8"?>
+<refset setid="newstest2014" srclang="any" trglang="de">
+<doc sysid="ref" docid="1" genre="news" origlang="de">
+<title>No sentence</title>
+<p>
+<seg id="1">Orlando Bloom &amp; Miranda Kerr: &quot;Ja&quot; &#39;und&#x27; 1 &lt; 2</seg>
+<seg id="2"> Käse \u2028 &uuml;ber </seg>\r
+  <seg id="3"></seg>
+<hl><seg id="4">A <b>tag</b></seg></hl>
+</p>
+</doc>
+</refset>
+"""
+    assert read(segments, text) == [
+        "Orlando Bloom & Miranda Kerr: \"Ja\" 'und' 1 < 2", "Käse \u2028 über", "", "A <b>tag</b>",
+    ]  # fmt: skip
+
+
+def test_segments_unescape_what_was_escaped() -> None:
+    sentence = "\"1 < 2 & 3 > 2\", so 'it' is: &amp;"
+    assert read(segments, f"<seg id='1'>{html.escape(sentence)}</seg>\n") == [sentence]
+
+
+def test_talks() -> None:
+    text = """<url>http://www.ted.com/talks/lang/de/x.html</url>
+<keywords>talks, science</keywords>
+<speaker>David Gallo</speaker>
+<talkid>343</talkid>
+<title>David Gallo: Unterwasser</title>
+<description>TED Talk Subtitles: 1 < 2.</description>
+<reviewer href="http://x">A</reviewer>
+<translator>B</translator>
+ Vielen Dank. \r
+
+Das war's </b> nicht.
+<title></title>
+a < b
+</transcript>
+</doc>
+"""
+    assert read(talks, text) == [
+        "David Gallo: Unterwasser", "TED Talk Subtitles: 1 < 2.", "Vielen Dank.", "",
+        "Das war's </b> nicht.", "", "a < b",
+    ]  # fmt: skip
+
+
+def test_every_23rd_sentence_and_the_others() -> None:
+    text = "".join(f"<url>{number}</url>\n{number}\n" for number in range(1, 101))
+    held_out = read(every_23rd(talks, held_out=True), text)
+    assert held_out == ["23", "46", "69", "92"]
+    kept = read(every_23rd(talks, held_out=False), text)
+    assert kept == [str(number) for number in range(1, 101) if number % 23]
+
+
+def test_every_100th_english_sentence_is_on_one_side() -> None:
+    rows = [
+        f"Sentence {number // 3}.\tSatz {number}.\tCC-BY 2.0 (France) #{number}\n"
+        for number in range(6000)
+    ]
+    sides = {}
+    for held_out in (True, False):
+        reader = every_100th_english(held_out)
+        english, german = read(reader, "".join(rows)), read(reader, "".join(rows), "de")
+        assert len(english) == len(german)
+        sides[held_out] = list(zip(english, german, strict=True))
+    everything = [(row.split("\t")[0], row.split("\t")[1]) for row in rows]
+    assert sorted(sides[True] + sides[False]) == sorted(everything)
+    kept = set(sides[False])
+    assert sides[False] == [pair for pair in everything if pair in kept]  # in order
+    english_sides = {held_out: {pair[0] for pair in pairs} for held_out, pairs in sides.items()}
+    assert english_sides[True].isdisjoint(english_sides[False])
+    assert 10 <= len(english_sides[True]) <= 30  # of 2000
+
+
+def test_a_sentence_is_on_the_same_side_in_every_language() -> None:
+    texts = [f"{number}\t{text}\tby\n" for number in range(300) for text in ("eins", "un")]
+    reader = every_100th_english(held_out=True)
+    german, french = (read(reader, "".join(texts[side::2])) for side in (0, 1))
+    assert german == french != []
+
+
+# --- Names ----------------------------------------------------------------------------------------
+
+URL = "http://127.0.0.1"
+
+
+def test_a_pair_has_one_name_both_ways() -> None:
+    entry = small_corpus(URL)
+    assert entry.directions() == {("de", "en"), ("en", "de"), ("fr", "en"), ("en", "fr")}
+    for pair in (("de", "en"), ("en", "de")):
+        assert entry.pair(*pair) == "de-en"
+        assert entry.path(*pair, Path("data")) == Path("data/small/de-en")
+    assert replace(entry, pair_folders=False).path("de", "en", Path("data")) == Path("data/small")
+
+
+def test_a_direction_says_which_file_is_the_source() -> None:
+    files = small_corpus(URL).open("en", "de", Path("data")).files("train")
+    assert files == (Path("data/small/de-en/train.en"), Path("data/small/de-en/train.de"))
+
+
+def test_a_split_without_parts_of_a_pair_is_none_of_its_splits() -> None:
+    entry = small_corpus(URL)
+    only_german = replace(entry, splits={"train": entry.splits["train"][1:]})
+    assert only_german.open("de", "en", Path()).splits == ("train",)
+    assert only_german.open("fr", "en", Path()).splits == ()
+
+
+def test_checksums_go_with_the_archive_s_name() -> None:
+    entry = replace(small_corpus(URL), checksums={"news.zip": "md5:0"})
+    found = entry.downloads("train", "de", "en")
+    assert {name: download.checksum for name, download in found.items()} == {
+        "talks-deen.tgz": None, "news.zip": "md5:0",
+    }  # fmt: skip

@@ -1,0 +1,424 @@
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfnmt
+from tfnmt.config import Config, TokenizerConfig, Tree, build_config, dump_config, merge
+from tfnmt.data.corpora.catalog import open_corpus
+from tfnmt.data.corpora.corpus import Corpus
+from tfnmt.data.corpora.text_files import Pair
+from tfnmt.data.preparation.prepared import Prepared, prepare
+from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
+from tfnmt.errors import UserError
+
+REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
+WORDS = ["dog", "cat", "bird", "sees", "hears", "follows", "the", "a", "home", "Katze", "Hund"]
+
+KILLED = """
+import os, resource, signal, sys
+from pathlib import Path
+from tfnmt.config import build_config, read_tree
+from tfnmt.data.preparation import prepared
+from tfnmt.data.corpora.catalog import open_corpus
+from tfnmt.data.preparation.report import Report
+
+config = build_config(read_tree(Path(sys.argv[1])))
+cache = Path(sys.argv[2])
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def encode(chunk, encode=prepared._encode_chunk):
+    return die() if chunk.side == "target" else encode(chunk)
+
+if sys.argv[3] == "text":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+if sys.argv[3] == "tokenizer":
+    prepared._learn_tokenizer = die
+if sys.argv[3] == "ids":
+    prepared._encode_chunk = encode
+if sys.argv[3] == "report":
+    Report.write = die
+prepared.prepare(config, open_corpus(config.data, 1, cache), cache)
+"""
+"""Killed in the midst of it: by the kernel when the text has 40,000 bytes, or when the tokenizer
+is learnt, when the ids of the source are written but not the target's, or before the report."""
+
+SEEN_BY_THE_CACHE: dict[str, Tree] = {
+    "vocab_size": {"tokenizer": {"vocab_size": 301}},
+    "normalization": {"tokenizer": {"normalization": "nfkc"}},
+    "direction": {"data": {"source": "de", "target": "en"}},
+    "another language": {"data": {"target": "fr"}},
+    "max_pairs": {"data": {"max_pairs": 199}},
+    "a rule": {"cleaning": {"duplicates": True}},
+    "a rule's limit": {"cleaning": {"max_characters": 10_000}},
+    "no leakage": {"cleaning": {"leakage": False}},
+}
+
+UNSEEN_BY_THE_CACHE: dict[str, Tree] = {
+    "model": {"model": {"d_model": 64, "num_heads": 2, "dropout": 0.5, "norm_first": False}},
+    "training": {"training": {"max_steps": 3, "warmup_steps": 7, "label_smoothing": 0.0}},
+    "seed": {"training": {"seed": 2}},
+    "decoding": {"decoding": {"beam_size": 1}},
+    "batches": {"data": {"max_length": 64, "batch_tokens": 1000, "bpe_dropout": 0.1}},
+}
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A corpus that says when it is read, and then waits."""
+
+    corpus: Corpus
+    reading: threading.Event
+    go_on: threading.Event
+    splits: tuple[str, ...] = ("train", "val")
+    held_out: tuple[str, ...] = ("val",)
+
+    def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
+        self.reading.set()
+        assert self.go_on.wait(60)
+        return self.corpus.pairs(split, errors)
+
+    def files(self, split: str) -> tuple[Path, ...]:
+        return self.corpus.files(split)
+
+
+def lines(seed: int, rows: int) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(2, 9))) for _ in range(rows)]
+
+
+def write(path: Path, text: list[str]) -> str:
+    path.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+    return str(path)
+
+
+def own_text(folder: Path, rows: int = 200, val: bool = True, keys: Tree | None = None) -> Config:
+    train = [write(folder / f"my.{side}", lines(side, rows)) for side in (1, 2)]
+    dev = [write(folder / f"dev.{side}", lines(side, 5)) for side in (3, 4)]
+    data = {"corpus": None, "train": train, "val": dev if val else None}
+    return build_config(merge({"data": data, "tokenizer": {"vocab_size": 300}}, keys or {}))
+
+
+def prepared_in(cache: Path, config: Config, tokenizer: bytes | None = None) -> Prepared:
+    return prepare(config, open_corpus(config.data, config.training.seed, cache), cache, tokenizer)
+
+
+def folders(cache: Path) -> list[str]:
+    return sorted(path.name for path in (cache / "prepared").glob("[!.]*"))
+
+
+def left_behind(cache: Path) -> list[str]:
+    """What lies in the cache but for the empty file that is locked."""
+    return [path.name for path in (cache / "prepared").iterdir() if path.suffix != ".lock"]
+
+
+def killed(config: Config, folder: Path, at: str) -> int:
+    """Prepares in a process that is killed; returns how it ended."""
+    path = folder / "config.yaml"
+    path.write_text(dump_config(config))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, path, folder / "cache", at],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode
+
+
+def rejected(prepared: Prepared) -> list[list[str]]:
+    with gzip.open(prepared.folder / "rejected.tsv.gz", "rt", encoding="utf-8", newline="\n") as f:
+        return [line.rstrip("\n").split("\t") for line in f]
+
+
+def times(cache: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in sorted(cache.rglob("*"))}
+
+
+def assert_same(one: Prepared, other: Prepared) -> None:
+    assert one.tokenizer.model == other.tokenizer.model
+    for name in ("source", "target"):
+        np.testing.assert_array_equal(getattr(one, name).ids, getattr(other, name).ids)
+        np.testing.assert_array_equal(getattr(one, name).splits, getattr(other, name).splits)
+
+
+def changed_folder(tmp_path: Path, keys: Tree, val: bool = True) -> bool:
+    for config in (own_text(tmp_path, val=val), own_text(tmp_path, val=val, keys=keys)):
+        prepared_in(tmp_path, config)
+    return len(folders(tmp_path)) == 2
+
+
+def test_the_ids_are_the_tokenizers_and_eos(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, own_text(tmp_path))
+    for seed, sentences in ((1, prepared.source), (2, prepared.target)):
+        encoded = prepared.tokenizer.encode(lines(seed, 200))
+        assert [list(sentences[row]) for row in range(200)] == [[*ids, EOS] for ids in encoded]
+        assert len(sentences) == 200
+
+
+def test_the_text_comes_back(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, own_text(tmp_path))
+    ids = [prepared.target[row][:-1].tolist() for row in range(200)]
+    assert prepared.tokenizer.decode(ids) == lines(2, 200)
+
+
+def test_the_lines_are_those_that_the_ids_are_of(tmp_path: Path) -> None:
+    config = own_text(tmp_path)
+    sources = lines(1, 200)
+    sources[7] = ""
+    write(tmp_path / "my.1", sources)
+    prepared = prepared_in(tmp_path, config)
+    assert len(prepared.source) == 199
+    for text, sentences in (
+        (prepared.source_lines, prepared.source),
+        (prepared.target_lines, prepared.target),
+    ):
+        assert len(text) == len(sentences) == 199
+        flat, lengths = prepared.tokenizer.encode_flat(text.between(0, 199))
+        np.testing.assert_array_equal(flat, sentences.ids)
+        assert lengths.tolist() == sentences.lengths.tolist()
+
+
+def test_many_processes_encode_what_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows than are encoded at once: the chunks come back in their order, none is missing."""
+    config = own_text(tmp_path, rows=20_500)
+    many = prepared_in(tmp_path / "many", config)
+    assert len(many.source) == len(many.target) == 20_500
+    last = many.tokenizer.encode([lines(2, 20_500)[-1]])[0]
+    assert many.target[20_499].tolist() == [*last, EOS]
+    monkeypatch.setattr("tfnmt.data.preparation.prepared.CHUNK", 10**6)
+    assert_same(many, prepared_in(tmp_path / "one", config))
+
+
+def test_the_arrays_are_memory_mapped(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, own_text(tmp_path))
+    for sentences in (prepared.source, prepared.target):
+        for array in (sentences.ids, sentences.splits):
+            assert isinstance(array, np.memmap)
+            assert not array.flags.writeable
+
+
+def test_the_second_time_the_cache_is_read(tmp_path: Path) -> None:
+    config = own_text(tmp_path)
+    first = prepared_in(tmp_path / "cache", config)
+    before = times(tmp_path / "cache")
+    assert_same(first, prepared_in(tmp_path / "cache", config))
+    assert times(tmp_path / "cache") == before
+
+
+def test_a_fresh_cache_gives_the_same(tmp_path: Path) -> None:
+    config = own_text(tmp_path)
+    caches = [tmp_path / "one", tmp_path / "two"]
+    assert_same(*(prepared_in(cache, config) for cache in caches))
+    assert folders(caches[0]) == folders(caches[1])
+
+
+@pytest.mark.parametrize("keys", SEEN_BY_THE_CACHE.values(), ids=SEEN_BY_THE_CACHE.keys())
+def test_what_the_ids_depend_on_makes_another_folder(tmp_path: Path, keys: Tree) -> None:
+    assert changed_folder(tmp_path, keys)
+
+
+@pytest.mark.parametrize("keys", UNSEEN_BY_THE_CACHE.values(), ids=UNSEEN_BY_THE_CACHE.keys())
+def test_what_the_ids_do_not_depend_on_makes_none(tmp_path: Path, keys: Tree) -> None:
+    assert not changed_folder(tmp_path, keys)
+
+
+def test_the_seed_makes_another_folder_where_rows_are_held_out(tmp_path: Path) -> None:
+    assert changed_folder(tmp_path, {"training": {"seed": 2}}, val=False)
+
+
+@pytest.mark.parametrize(("leakage", "number"), [(True, 2), (False, 1)])
+def test_edited_validation_text_makes_another_folder_where_it_is_kept_out(
+    tmp_path: Path, leakage: bool, number: int
+) -> None:
+    config = own_text(tmp_path, keys={"cleaning": {"leakage": leakage}})
+    prepared_in(tmp_path, config)
+    write(tmp_path / "dev.3", ["another line"] * 5)
+    prepared_in(tmp_path, config)
+    assert len(folders(tmp_path)) == number
+
+
+@pytest.mark.parametrize("file", ["my.1", "my.2"])
+def test_an_edited_file_makes_another_folder(tmp_path: Path, file: str) -> None:
+    config = own_text(tmp_path)
+    prepared_in(tmp_path, config)
+    path = tmp_path / file
+    path.write_text(path.read_text().replace("dog", "cow"))
+    prepared = prepared_in(tmp_path, config)
+    assert len(folders(tmp_path)) == 2
+    text = {"my.1": prepared.source, "my.2": prepared.target}[file]
+    assert prepared.tokenizer.decode([text[0][:-1].tolist()]) == [path.read_text().split("\n")[0]]
+
+
+def test_only_so_many_pairs_are_taken(tmp_path: Path) -> None:
+    config = own_text(tmp_path, keys={"data": {"max_pairs": 120}})
+    prepared = prepared_in(tmp_path, config)
+    assert len(prepared.source) == len(prepared.target) == 120
+
+
+def test_held_out_rows_are_not_trained_on(tmp_path: Path) -> None:
+    assert len(prepared_in(tmp_path, own_text(tmp_path, val=False)).source) == 180
+
+
+def test_pairs_that_lack_a_side_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = own_text(tmp_path)
+    sources, targets = lines(1, 200), lines(2, 200)
+    sources[3], targets[5], targets[199] = "", " \t ", "\u3000"
+    write(tmp_path / "my.1", sources)
+    write(tmp_path / "my.2", targets)
+    prepared = prepared_in(tmp_path, config)
+    assert len(prepared.source) == len(prepared.target) == 197
+    ids = [prepared.source[row][:-1].tolist() for row in range(197)]
+    kept = [line for row, line in enumerate(sources) if row not in {3, 5, 199}]
+    assert prepared.tokenizer.decode(ids) == kept
+    captured = capsys.readouterr()
+    assert "tfnmt: 197 of 200 pairs are kept; left out: 3 empty\n" in captured.err
+    assert captured.out == ""
+    assert rejected(prepared) == [["empty", sources[row], targets[row].replace("\t", " ")]
+                                  for row in (3, 5, 199)]  # fmt: skip
+    report = json.loads((prepared.folder / "report.json").read_text(encoding="utf-8"))
+    assert (report["read"], report["kept"]) == (200, 197)
+    assert report["removed"] == {"empty": 3, "leakage": 0}
+    assert report["pieces"] == {
+        "source": len(prepared.source.ids),
+        "target": len(prepared.target.ids),
+    }
+
+
+def test_every_pair_is_kept_or_rejected_once(tmp_path: Path) -> None:
+    every = ("identical", "duplicates", "scripts")
+    keys: Tree = {"cleaning": {"max_characters": 60, "max_ratio": 2, **dict.fromkeys(every, True)}}
+    config = own_text(tmp_path, rows=3000, keys=keys)
+    sources, targets = lines(1, 3000), lines(2, 3000)
+    targets[2000:2100] = sources[2000:2100]
+    sources[2500:2600], targets[2500:2600] = sources[:100], targets[:100]
+    sources[2700], targets[2800] = "", "\u0441\u043e\u0431\u0430\u043a\u0430 " * 4
+    write(tmp_path / "my.1", sources)
+    write(tmp_path / "my.2", targets)
+    write(tmp_path / "dev.3", sources[40:45])
+    write(tmp_path / "dev.4", targets[40:45])
+    prepared = prepared_in(tmp_path, config)
+    count = len(prepared.source)
+    kept = zip(
+        prepared.source_lines.between(0, count), prepared.target_lines.between(0, count),
+        strict=True,
+    )  # fmt: skip
+    out = rejected(prepared)
+    assert Counter([*kept, *((source, target) for _, source, target in out)]) == Counter(
+        zip(sources, targets, strict=True)
+    )
+    report = json.loads((prepared.folder / "report.json").read_text(encoding="utf-8"))
+    removed = {rule: number for rule, number in report["removed"].items() if number}
+    assert removed == dict(Counter(rule for rule, _, _ in out))
+    assert removed.keys() > {"empty", "max_ratio", "identical", "duplicates"}
+
+
+def test_no_validation_pair_is_trained_on_unless_it_may_be(tmp_path: Path) -> None:
+    counts = {}
+    for leakage in (True, False):
+        config = own_text(tmp_path, keys={"cleaning": {"leakage": leakage}})
+        write(tmp_path / "dev.3", lines(1, 200)[40:45])
+        write(tmp_path / "dev.4", lines(2, 200)[40:45])
+        counts[leakage] = len(prepared_in(tmp_path, config).source)
+    assert counts == {True: 195, False: 200}
+
+
+def test_without_any_pair_of_two_sides_there_is_nothing_to_learn(tmp_path: Path) -> None:
+    config = own_text(tmp_path)
+    write(tmp_path / "my.2", [""] * 200)
+    with pytest.raises(UserError, match=r"of 200 training pairs cleaning leaves none \(200 empty"):
+        prepared_in(tmp_path, config)
+    assert folders(tmp_path) == []
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    config = own_text(tmp_path)
+    (tmp_path / "my.2").unlink()
+    with pytest.raises(UserError, match=r"my\.2: No such file or directory; "):
+        prepared_in(tmp_path, config)
+
+
+@pytest.mark.parametrize("at", ["text", "tokenizer", "ids", "report"])
+def test_killed_half_way_nothing_looks_complete(tmp_path: Path, at: str) -> None:
+    config, cache = own_text(tmp_path, rows=5000), tmp_path / "cache"
+    number = signal.SIGXFSZ if at == "text" else signal.SIGKILL
+    assert killed(config, tmp_path, at) == -number
+    assert len(left_behind(cache)) == 1  # what was written so far
+    assert folders(cache) == []
+    assert_same(prepared_in(cache, config), prepared_in(tmp_path / "fresh", config))
+    assert len(folders(cache)) == 1
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    config = own_text(tmp_path, rows=5000)
+    path, cache = tmp_path / "config.yaml", tmp_path / "cache"
+    path.write_text(dump_config(config))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED.replace("SIG_DFL", "SIG_IGN"), path, cache, "text"],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "UserError" in done.stderr.splitlines()[-1]
+    assert "nothing was written" in done.stderr.splitlines()[-1]
+    assert left_behind(cache) == []
+
+
+def test_two_trainings_may_prepare_the_same_text_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one waits, says so, and finds all done: it reads nothing."""
+    config, cache = own_text(tmp_path), tmp_path / "cache"
+    corpus = open_corpus(config.data, 1, tmp_path)
+    second_waits, said = threading.Event(), []
+
+    def say(message: str) -> None:
+        said.append(message)
+        second_waits.set()
+
+    monkeypatch.setattr("tfnmt.runtime.files.say", say)
+    first = Watched(corpus, reading=threading.Event(), go_on=second_waits)
+    second = Watched(corpus, reading=threading.Event(), go_on=second_waits)
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(prepare, config, first, cache)
+        assert first.reading.wait(60)
+        other = pool.submit(prepare, config, second, cache)
+        assert_same(one.result(60), other.result(60))
+    assert not second.reading.is_set()
+    assert len(said) == 1
+    assert said[0].startswith("another process prepares ")
+    assert_same(one.result(), prepared_in(tmp_path / "fresh", config))
+    assert len(folders(cache)) == 1
+
+
+def test_a_tokenizer_that_is_given_is_taken_as_it_is(tmp_path: Path) -> None:
+    """With the same ids, and from the cache only while it is the same one."""
+    config = own_text(tmp_path)
+    own = prepared_in(tmp_path, config)
+    model = train_tokenizer(["rest sets", "test trees"] * 20, TokenizerConfig(vocab_size=280))
+    taken = prepared_in(tmp_path, config, model)
+    assert taken.tokenizer.model == model != own.tokenizer.model
+    first = taken.source_lines.between(0, 1)
+    assert list(taken.source[0]) == [*Tokenizer(model).encode(first)[0], EOS]
+    assert prepared_in(tmp_path, config).tokenizer.model == own.tokenizer.model

@@ -1,0 +1,1 @@
+"""The batches of an epoch: their plan and their padded tensors."""

@@ -1,0 +1,1 @@
+"""Preparing a corpus for training: cleaning, tokenizer, and token ids on disk."""

@@ -1,0 +1,165 @@
+"""What cleaning came to: counts, lengths and samples, as JSON, as a table and as a page."""
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from string import Template
+
+from tfnmt.data.corpora.text_files import Pair
+
+SAMPLES = 10
+"""Kept pairs that are shown, and of every rule the first so many pairs that it removed."""
+
+LONGEST = 100
+"""Words of the last bar of a histogram, which also has all longer sentences."""
+
+
+@dataclass
+class Side:
+    """One language of the pairs that were kept."""
+
+    language: str
+    words: int = 0  # what spaces part
+    characters: int = 0
+    lengths: list[int] = field(default_factory=lambda: [0] * (LONGEST + 1))  # sentences by words
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Counts some sentences."""
+        self.characters += sum(map(len, lines))
+        for line in lines:
+            words = line.count(" ") + 1
+            self.words += words
+            self.lengths[min(words, LONGEST)] += 1
+
+
+@dataclass
+class Report:
+    """The account of a cleaning: every pair read was either kept or removed by one rule."""
+
+    corpus: str
+    source: Side
+    target: Side
+    read: int = 0
+    kept: int = 0
+    removed: dict[str, int] = field(default_factory=dict)  # by rule, also where it removed nothing
+    samples: list[Pair] = field(default_factory=list)
+    removed_samples: dict[str, list[Pair]] = field(default_factory=dict)
+    pieces: dict[str, int] = field(default_factory=dict)  # ids of each side, eos counted
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.corpus)
+
+    def keep(self, pairs: Sequence[Pair]) -> None:
+        """Counts pairs that were kept; each has the same chance to be among the samples."""
+        for pair in pairs:
+            self.kept += 1
+            if len(self.samples) < SAMPLES:
+                self.samples.append(pair)
+            elif (place := int(self._random.random() * self.kept)) < SAMPLES:
+                self.samples[place] = pair
+        self.source.add([source for source, _ in pairs])
+        self.target.add([target for _, target in pairs])
+
+    def remove(self, rule: str, pair: Pair) -> None:
+        """Counts a pair that a rule removed."""
+        self.removed[rule] += 1
+        examples = self.removed_samples.setdefault(rule, [])
+        if len(examples) < SAMPLES:
+            examples.append(pair)
+
+    def table(self) -> str:
+        """A readable summary of some lines."""
+        rows = [("pairs read", f"{self.read:,}", "")]
+        rows += [
+            (f"  {rule}", f"-{count:,}", f"{count / max(self.read, 1):.2%}")
+            for rule, count in self.removed.items()
+        ]
+        rows.append(("pairs kept", f"{self.kept:,}", f"{self.kept / max(self.read, 1):.2%}"))
+        for name, side in (("source", self.source), ("target", self.target)):
+            pieces = self.pieces.get(name, 0)
+            average = side.words / max(self.kept, 1)
+            rows.append((f"{side.language} words", f"{side.words:,}", f"{average:.1f} a sentence"))
+            rows.append((f"{side.language} pieces", f"{pieces:,}",
+                         f"{pieces / max(side.words, 1):.2f} a word"))  # fmt: skip
+        return "\n".join(f"{name:<18}{count:>16}  {share}".rstrip() for name, count, share in rows)
+
+    def json(self) -> str:
+        """Everything, for programs."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
+
+    def page(self) -> str:
+        """A page that needs nothing beside it: table, histograms and samples."""
+        return _PAGE.substitute(
+            title=html.escape(f"{self.corpus} {self.source.language}-{self.target.language}"),
+            table=html.escape(self.table()),
+            source=_histogram(self.source),
+            target=_histogram(self.target),
+            kept=_pairs_table(self.samples),
+            removed="\n".join(
+                f"<h3>{html.escape(rule)}</h3>{_pairs_table(pairs)}"
+                for rule, pairs in self.removed_samples.items()
+            )
+            or "<p>none</p>",
+        )
+
+    def write(self, folder: Path) -> None:
+        """Writes report.json, report.txt and report.html."""
+        (folder / "report.txt").write_text(self.table(), encoding="utf-8")
+        (folder / "report.json").write_text(_printable(self.json()), encoding="utf-8")
+        (folder / "report.html").write_text(_printable(self.page()), encoding="utf-8")
+
+
+def _printable(text: str) -> str:
+    """Bytes that were not UTF-8, read as lone surrogates, in a form that can be written."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _histogram(side: Side) -> str:
+    """Sentences by their words, as bars of SVG."""
+    tallest = max(1, *side.lengths)
+    bars = "".join(
+        f'<rect x="{6 * length}" y="{100 - 100 * count / tallest:.1f}" width="5" '
+        f'height="{100 * count / tallest:.1f}"><title>{length} words: {count:,}</title></rect>'
+        for length, count in enumerate(side.lengths)
+    )
+    marks = "".join(
+        f'<text x="{6 * length}" y="114">{length}{"+" if length == LONGEST else ""}</text>'
+        for length in range(0, LONGEST + 1, 10)
+    )
+    return (
+        f"<h3>{html.escape(side.language)}: words a sentence</h3>"
+        f'<svg viewBox="0 0 {6 * LONGEST + 30} 120">{bars}{marks}</svg>'
+    )
+
+
+def _pairs_table(pairs: Sequence[Pair]) -> str:
+    cells = ([f'<td dir="auto">{html.escape(side)}</td>' for side in pair] for pair in pairs)
+    rows = "".join(f"<tr>{''.join(pair)}</tr>" for pair in cells)
+    return f"<table>{rows}</table>"
+
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>$title</title>
+<style>
+body { font: 15px/1.5 sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+svg { width: 100%; fill: steelblue; }
+svg text { font-size: 9px; fill: gray; text-anchor: middle; }
+table { border-collapse: collapse; width: 100%; }
+td { border-top: 1px solid silver; padding: .3rem .6rem; vertical-align: top; width: 50%; }
+</style>
+<h1>$title</h1>
+<pre>$table</pre>
+<h2>Lengths</h2>
+$source
+$target
+<h2>Pairs that were kept</h2>
+$kept
+<h2>Pairs that were left out</h2>
+$removed
+</html>
+""")

@@ -1,0 +1,1 @@
+"""Loading a model by run, export, bundle or name."""

@@ -1,0 +1,1 @@
+"""The process: TensorFlow start-up, cluster environment, and safe file access."""
