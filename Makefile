@@ -1,8 +1,8 @@
-# `make help` lists the targets.
+# Run `make help` for a list of targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-serving check docs format
+.PHONY: help install demo test test-all test-serving mutation soak check docs format
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
@@ -11,31 +11,33 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 RUN := runs/demo
 EXPORT := export/models/demo
-# From the test split: no training text has them.
+SOAK_RUN := runs/soak
+# Sentences of the test set. None is in the training data.
 SENTENCES := "Sometimes Lukas has packed a heavy shirt." \
 	"Today his cat can return in front of these windows." \
 	"Although he dreams of the king, I have closed the window."
 
-help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+help: ## list all targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 .venv/.installed: requirements.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "tfnmt needs Python 3.11, 3.12 or 3.13; none was found" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "python3: not found in version 3.11, 3.12 or 3.13; install one of them" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-install: .venv/.installed ## make .venv and install into it
+install: .venv/.installed ## create .venv and install tfnmt with its development tools
 
-demo: .venv/.installed ## train on the toy corpus, score, export, translate
+demo: .venv/.installed ## train on the toy corpus, then evaluate, export and translate
 	@$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(RUN)
-	@echo && echo "Held-out sentences of the synthetic toy corpus score:"
+	@echo && echo "Evaluation on the test set of the synthetic toy corpus:"
 	@$(BIN)/python -m tfnmt.evaluate --model=$(RUN) --split=test
 	@rm -rf $(EXPORT)
 	@$(BIN)/python -m tfnmt.export --model=$(RUN) --output=$(EXPORT)
-	@echo && echo "The exported model, loaded in a fresh process, makes of the sentences" && echo
-	@printf '    %s\n' $(SENTENCES) && echo && echo "these:" && echo
+	@echo && echo "Sentences of the test set:" && echo
+	@printf '    %s\n' $(SENTENCES) && echo
+	@echo "Translated by the exported model in a new process:" && echo
 	@$(BIN)/python -m tfnmt.translate --model=$(EXPORT) $(SENTENCES) | sed 's/^/    /'
 	@echo && echo "Next:"
 	@echo "    $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"She knows that the dog sleeps.\""
@@ -43,30 +45,41 @@ demo: .venv/.installed ## train on the toy corpus, score, export, translate
 	@echo "    $(BIN)/python -m tfnmt.train --train=my.en,my.de"
 	@echo "    $(BIN)/tensorboard --logdir=$(RUN)/logs"
 
-test: .venv/.installed ## run the tests
+test: .venv/.installed ## run the fast tests
 	$(PYTEST) -m "not slow"
 
-test-all: .venv/.installed ## run the tests, the slow ones too
+test-all: .venv/.installed ## run all tests, including the slow ones
 	$(PYTEST)
 
-test-serving: .venv/.installed .venv-serving/.installed ## an export under the TensorFlow of TensorFlow Serving
+test-serving: .venv/.installed .venv-serving/.installed ## test an export with the TensorFlow version of TensorFlow Serving
 	TFNMT_SERVING_PYTHON=.venv-serving/bin/python $(BIN)/python -m pytest tests/system/test_server_versions.py
+
+mutation: .venv/.installed ## run the tests against injected bugs: each bug must make tests fail
+	$(PYTEST) -m slow tests/mutation
+
+soak: .venv/.installed ## run shortened soak tests: kill and resume training and translation, exactness
+	$(BIN)/python -m tests.soak.kill_training --kills=4
+	$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(SOAK_RUN) --set=training.max_steps=500
+	$(BIN)/python -m tests.soak.kill_translation --model=$(SOAK_RUN) --lines=30000 --kills=2 --beam_size=0
+	$(BIN)/python -m tests.soak.exactness --model=$(SOAK_RUN)
+	@echo && echo "Full size: the same commands with their default flags, and with your own --model and --input."
+	@echo "Not run, because it needs a server: $(BIN)/python -m tests.soak.serving --url=URL --hostile=10000"
 
 .venv-serving/.installed: Makefile
 	$(PYTHON) -m venv .venv-serving
 	.venv-serving/bin/python -m pip install --quiet tensorflow-cpu==2.20.0 tensorflow-text==2.20.1
 	@touch $@
 
-check: .venv/.installed ## formatting, lint, types, imports
+check: .venv/.installed ## check formatting, lint, types and imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: .venv/.installed ## the reference from the code, and the site in site/
+docs: .venv/.installed ## generate the reference pages and build the site in site/
 	$(BIN)/python -m docs.generate
 	$(BIN)/mkdocs build --strict
 
-format: .venv/.installed ## format the code and mend what lint can
+format: .venv/.installed ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

@@ -1,1 +1,4 @@
-"""The web application: a page and an API in front of exported models, known by their signatures."""
+"""Web application: a page and an HTTP API for exported models.
+
+The application uses a model only through the signatures of its export.
+"""

@@ -1,4 +1,4 @@
-"""`python -m app`: the command."""
+"""Command line entry point: `python -m app`."""
 
 import sys
 from typing import NoReturn
@@ -8,19 +8,22 @@ from app.settings import Settings, parse
 
 
 def main(arguments: list[str]) -> None:
-    """Parses, loads the models, serves until a signal comes."""
+    """Parse the arguments, load the models and serve until a signal arrives."""
     serve(parse(arguments))
 
 
 def serve(settings: Settings) -> None:
-    """Late, for the imports take longer than --help may."""
+    """Import the server and run it.
+
+    The import is inside the function because it would make `--help` slow.
+    """
     from app.server.process import serve
 
     serve(settings)
 
 
 def run() -> NoReturn:
-    """Exits with a line for people where something is wrong."""
+    """Run the command and exit; report a user error in one line."""
     try:
         main(sys.argv[1:])
     except UserError as error:

@@ -1,8 +1,8 @@
-"""What a client is told when there is no answer."""
+"""Exceptions: errors of the API, and errors of the person who starts the application."""
 
 
 class ApiError(Exception):
-    """An answer that is an error: its status, a code for programs, a message for people."""
+    """An error response: an HTTP status, a code for programs and a message for people."""
 
     def __init__(
         self, status: int, code: str, message: str, retry_after: float | None = None
@@ -12,37 +12,39 @@ class ApiError(Exception):
         self.code = code
         self.message = message
         self.retry_after = retry_after
-        """Seconds after which it may be worth trying again."""
+        """Seconds after which the client may retry; None if a retry does not help."""
 
 
 class UnavailableError(ApiError):
-    """The model cannot be asked now."""
+    """The model cannot answer now."""
 
     def __init__(self, message: str, retry_after: float = 2) -> None:
         super().__init__(503, "unavailable", message, retry_after)
 
 
 class OverloadedError(ApiError):
-    """Too much is waiting already."""
+    """The queue is too long."""
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__(503, "overloaded", "too much is waiting; try again later", retry_after)
+        super().__init__(503, "overloaded", "the queue is full; try again later", retry_after)
 
 
 class DeadlineError(ApiError):
-    """The answer would come too late."""
+    """The request exceeded its deadline."""
 
     def __init__(self) -> None:
-        super().__init__(504, "deadline", "the translation took too long; send less text at once")
+        super().__init__(
+            504, "deadline", "the translation took too long; send less text per request"
+        )
 
 
 class UserError(Exception):
-    """What whoever starts the application did wrong: what it is, and what to do."""
+    """An error of the person who starts the application: the problem and how to fix it."""
 
     exit_code = 1
 
 
 class UsageError(UserError):
-    """A wrong call."""
+    """Invalid command line arguments."""
 
     exit_code = 2

@@ -1,1 +1,1 @@
-"""Measurements: `python -m benchmarks.<what>` prints JSON lines."""
+"""Benchmarks of speed, cost and quality: `python -m benchmarks.NAME` prints JSON lines."""

@@ -1,4 +1,4 @@
-"""Clients of a served model, so many at a time, that ask again when their answers are there."""
+"""Load on a served model: several clients, each of which sends one request at a time."""
 
 import re
 import threading
@@ -10,17 +10,17 @@ from itertools import cycle, islice
 
 import requests
 
-from benchmarks.measurement import percentiles, tell
-from benchmarks.rest import PATIENCE, Rest
+from benchmarks.measurement import percentiles, print_result
+from benchmarks.rest import TIMEOUT_SECONDS, RestClient
 from tfnmt.errors import UserError
 from tfnmt.runtime.startup import import_tensorflow
 
-Ask = Callable[[str], object]
+Translate = Callable[[str], object]
 
 
 @dataclass
-class Measured:
-    """What a client has seen."""
+class ClientResults:
+    """Response times and errors of one client."""
 
     seconds: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
@@ -28,91 +28,125 @@ class Measured:
 
 def protocols(
     url: str, grpc: str | None, signature: str
-) -> Iterator[tuple[str, Callable[[], Ask]]]:
-    """Their names, and what makes a client of each."""
+) -> Iterator[tuple[str, Callable[[], Translate]]]:
+    """Yield the name of each protocol, with a function that connects a client.
+
+    Args:
+        url: REST address of the model.
+        grpc: host:port of the server's gRPC endpoint; None measures REST only.
+        signature: Name of the signature.
+
+    Raises:
+        UserError: `grpc` is given and `url` does not contain the name of the model.
+    """
     yield "rest", lambda: _rest_client(url, signature)
     if grpc:
         found = re.search(r"/v1/models/([^/:]+)", url)
         if not found:
-            raise UserError(f"--url={url}: names no model")
+            raise UserError(f"--url={url}: no model name; use http://HOST:PORT/v1/models/NAME")
         yield "grpc", lambda: _grpc_client(grpc, found[1], signature)
 
 
-def _rest_client(url: str, signature: str) -> Ask:
-    rest = Rest(url)
+def _rest_client(url: str, signature: str) -> Translate:
+    rest = RestClient(url)
     return lambda text: rest.predict(signature, {"instances": [{"text": text}]})
 
 
-def _grpc_client(server: str, model: str, signature: str) -> Ask:
-    import_tensorflow("tensorflow_serving.apis.prediction_service_pb2_grpc")  # which needs it
+def _grpc_client(server: str, model: str, signature: str) -> Translate:
+    # The generated modules import TensorFlow, so import it first with its log settings.
+    import_tensorflow("tensorflow_serving.apis.prediction_service_pb2_grpc")
     import grpc  # type: ignore[import-untyped]
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-    # Else all channels of a process share one connection.
+    # By default, all channels of a process share one connection.
     channel = grpc.insecure_channel(server, options=[("grpc.use_local_subchannel_pool", 1)])
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
-    def ask(text: str) -> object:
+    def translate(text: str) -> object:
         request = predict_pb2.PredictRequest()
         request.model_spec.name = model
         request.model_spec.signature_name = signature
         request.inputs["text"].CopyFrom(tf.make_tensor_proto([text]))
-        return stub.Predict(request, timeout=PATIENCE)
+        return stub.Predict(request, timeout=TIMEOUT_SECONDS)
 
-    return ask
+    return translate
 
 
-def load(
-    protocol: str, connect: Callable[[], Ask], texts: list[str], clients: int, seconds: float
+def run_clients(
+    protocol: str,
+    connect: Callable[[], Translate],
+    texts: list[str],
+    clients: int,
+    seconds: float,
 ) -> bool:
-    """Prints what so many clients see; whether all was answered."""
-    everyone = [Measured() for _ in range(clients)]
-    asks = [connect() for _ in range(clients)]
-    for ask in asks:  # connects
-        _time(ask, texts[0], Measured())
-    begun = time.monotonic()
+    """Run clients in parallel and print their throughput and latency.
+
+    Args:
+        protocol: Name to print.
+        connect: Connects one client.
+        texts: Sentences to send, repeated as often as needed.
+        clients: Number of clients.
+        seconds: Duration.
+
+    Returns:
+        True if there were responses and no errors.
+    """
+    results = [ClientResults() for _ in range(clients)]
+    connected = [connect() for _ in range(clients)]
+    for translate in connected:  # the first request opens the connection
+        _send(translate, texts[0], ClientResults())
+    start = time.monotonic()
     threads = [
         threading.Thread(
-            target=_ask_on, args=(ask, islice(cycle(texts), start, None), measured, begun + seconds)
+            target=_send_until,
+            args=(translate, islice(cycle(texts), first, None), result, start + seconds),
         )
-        for start, (ask, measured) in enumerate(zip(asks, everyone, strict=True))
+        for first, (translate, result) in enumerate(zip(connected, results, strict=True))
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    took = time.monotonic() - begun
-    times = [one for measured in everyone for one in measured.seconds]
-    errors = sum((measured.errors for measured in everyone), Counter())
-    tell(
-        "load", protocol=protocol, clients=clients, seconds=round(took, 1), sentences=len(times),
-        sentences_per_s=round(len(times) / took, 1), **percentiles(times), errors=dict(errors),
-    )  # fmt: skip
+    duration = time.monotonic() - start
+    times = [one for result in results for one in result.seconds]
+    errors = sum((result.errors for result in results), Counter())
+    print_result(
+        "load",
+        protocol=protocol,
+        clients=clients,
+        seconds=round(duration, 1),
+        sentences=len(times),
+        sentences_per_s=round(len(times) / duration, 1),
+        **percentiles(times),
+        errors=dict(errors),
+    )
     return bool(times) and not errors
 
 
-def _ask_on(ask: Ask, texts: Iterable[str], measured: Measured, end: float) -> None:
-    """Asks for one text after the other until the time is up."""
+def _send_until(
+    translate: Translate, texts: Iterable[str], results: ClientResults, end: float
+) -> None:
+    """Send one text after the other until `end`."""
     for text in texts:
         if time.monotonic() >= end:
             return
-        _time(ask, text, measured)
+        _send(translate, text, results)
 
 
-def _time(ask: Ask, text: str, measured: Measured) -> None:
-    begun = time.perf_counter()
+def _send(translate: Translate, text: str, results: ClientResults) -> None:
+    start = time.perf_counter()
     try:
-        ask(text)
+        translate(text)
     except Exception as error:
-        measured.errors[_kind(error)] += 1
-        time.sleep(0.1)  # a server that refuses must not be asked the faster for it
+        results.errors[_error_name(error)] += 1
+        time.sleep(0.1)  # an immediate retry would raise the load on a server that refuses
     else:
-        measured.seconds.append(time.perf_counter() - begun)
+        results.seconds.append(time.perf_counter() - start)
 
 
-def _kind(error: Exception) -> str:
-    """An HTTP status, a gRPC code, or what else went wrong."""
+def _error_name(error: Exception) -> str:
+    """Return the HTTP status, the gRPC code or the type of an error."""
     if isinstance(error, requests.HTTPError):
         return str(error.response.status_code)
     code = getattr(error, "code", None)

@@ -1,11 +1,12 @@
-"""What a run's CTranslate2 export finds and costs, beside the run itself.
+"""Compare the quality, speed and size of a run's CTranslate2 exports with the run itself.
 
     python -m benchmarks.ctranslate2 --model=RUN --test=src,ref [--turns=3]
 
-Three searches: greedy, the beam at length_penalty 0, and the beam at the run's own length_penalty,
-where CTranslate2 divides by another penalty. One JSON line a system and search: BLEU, the share of
-sentences that are translated as the run does, sentences/s with tokenizing (the systems in turn,
-medians; float16 is computed in float32 on a CPU) and the size on disk.
+Measures greedy search, beam search with length_penalty 0, and beam search with the run's own
+length_penalty. In the last case, CTranslate2 uses a different formula for the penalty. Prints one
+JSON line per system and search: BLEU, the share of translations that equal those of the run,
+sentences per second including tokenization, and the size on disk. The speed is the median over the
+turns, in which all systems alternate. On a CPU, CTranslate2 computes float16 models in float32.
 """
 
 import json
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from tfnmt.cli import run
+from tfnmt.cli import run_command
 from tfnmt.config import DecodingConfig
 from tfnmt.data.corpora.corpus import Files
 from tfnmt.data.corpora.formats import find_texts
@@ -31,45 +32,48 @@ from tfnmt.exporting.ctranslate2 import (
     search_options,
 )
 from tfnmt.loading.models import RunModel, find_run
-from tfnmt.progress import bar
-from tfnmt.runtime.startup import LANES
+from tfnmt.progress import progress_bar
+from tfnmt.runtime.startup import PARALLEL_STREAMS
 
-ROWS = 64
-"""Sentences translated together, as tfnmt does."""
+BATCH_SIZE = 64
+"""Sentences per batch, as in tfnmt."""
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string("model", None, "a run", flag_values=FLAGS)
-flags.DEFINE_list("test", None, "source and references: my.en,my.de", flag_values=FLAGS)
-flags.DEFINE_integer("turns", 3, "translations timed, after one that is not", flag_values=FLAGS)
+flags.DEFINE_string("model", None, "run folder", flag_values=FLAGS)
+flags.DEFINE_list("test", None, "source and reference files: my.en,my.de", flag_values=FLAGS)
+flags.DEFINE_integer(
+    "turns", 3, "measured translations, after one that is not counted", flag_values=FLAGS
+)
 
 Translate = Callable[[list[str]], list[str]]
-Change = dict[str, Any]
+DecodingChanges = dict[str, Any]
 
 
 class System(NamedTuple):
-    """What translates, and what is said about it."""
+    """A system to measure."""
 
     name: str
     translate: Translate
-    megabytes: float
+    megabytes: float  # size on disk
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Translates with everything, then prints."""
+    """Export the run, measure all systems and print the results."""
     if positional or not (values.model and values.test):
-        raise UsageError("--model and --test: give both; see --help")
+        raise UsageError("--model, --test: give both; see --help")
     model = find_run(Path(values.model))
     data = model.config.data
     texts = find_texts([Path(name) for name in values.test], data.source, data.target)
     sources, references = map(list, zip(*Files({"test": texts}).pairs("test"), strict=True))
     with tempfile.TemporaryDirectory() as temporary:
         folders = _export(model, Path(temporary))
-        for change in _searches(model.config.decoding):
-            _compare(_systems(model, change, folders), change, sources, references, values.turns)
+        for changes in _searches(model.config.decoding):
+            systems = _systems(model, changes, folders)
+            _compare(systems, changes, sources, references, values.turns)
 
 
-def _searches(decoding: DecodingConfig) -> list[Change]:
-    """Changes to the run's `decoding`."""
+def _searches(decoding: DecodingConfig) -> list[DecodingChanges]:
+    """Return changes to the run's decoding configuration, one per search."""
     beam = {"beam_size": decoding.beam_size}
     return [
         {"beam_size": 1, "length_penalty": 0.0},
@@ -79,76 +83,86 @@ def _searches(decoding: DecodingConfig) -> list[Change]:
 
 
 def _export(model: RunModel, folder: Path) -> dict[str, Path]:
-    """The run as CTranslate2 models, by quantization."""
+    """Export the run with each quantization; return the folders."""
     check_export(folder)
     translator, tokenizer_model = model.load_translator(), model.run.tokenizer_model()
     return {
         quantization: export_ctranslate2(
-            translator.transformer, model.config, tokenizer_model, {}, folder / quantization,
+            translator.transformer,
+            model.config,
+            tokenizer_model,
+            {},
+            folder / quantization,
             quantization,
         )
         for quantization in QUANTIZATIONS
-    }  # fmt: skip
+    }
 
 
-def _systems(model: RunModel, change: Change, folders: dict[str, Path]) -> list[System]:
-    """The run, then its exports, all with the same search."""
-    ours = find_run(model.run.path, change)
-    systems = [System("tfnmt", _ours(ours), _megabytes(model.weights))]
+def _systems(model: RunModel, changes: DecodingChanges, folders: dict[str, Path]) -> list[System]:
+    """Return the run, then its exports, all with the same search."""
+    run_model = find_run(model.run.path, changes)
+    systems = [System("tfnmt", _tfnmt_translate(run_model), _megabytes(model.weights))]
     for quantization, folder in folders.items():
-        translate = _theirs(folder, search_options(ours.config.decoding))
+        translate = _ctranslate2_translate(folder, search_options(run_model.config.decoding))
         size = _megabytes(folder / "model.bin")
         systems.append(System(f"CTranslate2 {quantization}", translate, size))
     return systems
 
 
-def _ours(model: RunModel) -> Translate:
+def _tfnmt_translate(model: RunModel) -> Translate:
     graph = model.load()["serving_default"]
-    from tfnmt.decoding.lines import best, translate_lines, windows
+    from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
 
     def translate(sources: list[str]) -> list[str]:
-        answers = translate_lines(best(graph), windows(sources))
-        return [answer.best.text for answer in answers]
+        translations = translate_lines(best_translations(graph), read_windows(sources))
+        return [translation.best.text for translation in translations]
 
     return translate
 
 
-def _theirs(folder: Path, options: dict[str, Any]) -> Translate:
+def _ctranslate2_translate(folder: Path, options: dict[str, Any]) -> Translate:
     import ctranslate2
     import sentencepiece
 
-    ctranslate2.set_log_level(logging.ERROR)  # else it tells what it does to float16 on a CPU
+    ctranslate2.set_log_level(logging.ERROR)  # no warning about float16 on a CPU
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-    translator = ctranslate2.Translator(str(folder), inter_threads=LANES, intra_threads=1)
+    translator = ctranslate2.Translator(
+        str(folder), inter_threads=PARALLEL_STREAMS, intra_threads=1
+    )
 
     def translate(sources: list[str]) -> list[str]:
-        pieces = tokenizer.encode(sources, out_type=str)
-        results = translator.translate_batch(pieces, max_batch_size=ROWS, **options)
+        tokens = tokenizer.encode(sources, out_type=str)
+        results = translator.translate_batch(tokens, max_batch_size=BATCH_SIZE, **options)
         return [tokenizer.decode(result.hypotheses[0]) for result in results]
 
     return translate
 
 
 def _compare(
-    systems: list[System], change: Change, sources: list[str], references: list[str], turns: int
+    systems: list[System],
+    changes: DecodingChanges,
+    sources: list[str],
+    references: list[str],
+    turns: int,
 ) -> None:
-    """Prints a line a system; the first one is what the others are compared with."""
+    """Print a line per system. The first system is the one to which the others are compared."""
     from tfnmt.evaluation.metrics import bleu
 
     found = {system.name: system.translate(sources) for system in systems}
     seconds: dict[str, list[float]] = {system.name: [] for system in systems}
-    for _ in bar(range(turns), json.dumps(change), "turns", turns):
+    for _ in progress_bar(range(turns), json.dumps(changes), "turns", turns):
         for system in systems:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             system.translate(sources)
-            seconds[system.name].append(time.perf_counter() - begun)
+            seconds[system.name].append(time.perf_counter() - start)
     expected = found[systems[0].name]
     for system in systems:
         same = sum(map(str.__eq__, found[system.name], expected))
         line = {
             "task": "ctranslate2",
             "system": system.name,
-            **change,
+            **changes,
             "sentences": len(sources),
             "bleu": round(bleu(found[system.name], references), 2),
             "same_as_tfnmt": round(same / len(sources), 4),
@@ -164,4 +178,4 @@ def _megabytes(path: Path) -> float:
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

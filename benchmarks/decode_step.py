@@ -1,10 +1,12 @@
-"""What a step of the decoder costs at the beginning of a sentence and far into it.
+"""Measure a decoder step early and late in a sentence.
 
     python -m benchmarks.decode_step [--rows=16] [--turns=50]
 
-Random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000 pieces, beam 4; steps of both
-positions in turn, medians. What the search adds to it, the product with the pieces and the choice
-among them, is the same wherever a step is, and is not in it. One JSON line a position.
+The model has random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256 and 8,000 tokens. The beam
+is 4. Steps of both positions alternate. Prints one JSON line per position, with the median time.
+
+The rest of a search step is not included: computing the logits and selecting among them takes the
+same time at every position.
 """
 
 import json
@@ -14,25 +16,25 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.cli import run
+from tfnmt.cli import run_command
 from tfnmt.config import ModelConfig
 from tfnmt.errors import UsageError
-from tfnmt.runtime.startup import expect_few_rows, import_tensorflow
+from tfnmt.runtime.startup import configure_for_single_sentences, import_tensorflow
 
 POSITIONS = (10, 100)
 SOURCE_LENGTH = 16
-BEAMS = 4
+BEAM_SIZE = 4
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_integer("rows", 16, "sentences decoded together", 1, flag_values=FLAGS)
-flags.DEFINE_integer("turns", 50, "steps timed a position", 1, flag_values=FLAGS)
+flags.DEFINE_integer("rows", 16, "sentences in a batch", 1, flag_values=FLAGS)
+flags.DEFINE_integer("turns", 50, "measured steps per position", 1, flag_values=FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Times the steps and prints the medians."""
+    """Time the steps and print the medians."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
-    expect_few_rows()
+    configure_for_single_sentences()
     import_tensorflow()
     import tensorflow as tf
 
@@ -40,12 +42,12 @@ def main(values: Any, positional: list[str]) -> None:
 
     transformer = Transformer(ModelConfig(d_model=128, d_ff=256), 8000)
     source = tf.random.uniform([values.rows, SOURCE_LENGTH], 4, 8000, tf.int32)
-    cache, fixed = transformer.start_search(source, BEAMS)
-    tokens, parents = source[:, :BEAMS], tf.zeros([values.rows, BEAMS], tf.int32)
+    cache, context = transformer.start_decoding(source, BEAM_SIZE)
+    tokens, parents = source[:, :BEAM_SIZE], tf.zeros([values.rows, BEAM_SIZE], tf.int32)
 
     @tf.function(autograph=False, reduce_retracing=True)
     def step(position: Any, cache: Any) -> Any:
-        return transformer.decode_step(tokens, parents, position, cache, fixed)
+        return transformer.decode_step(tokens, parents, position, cache, context)
 
     caches = {}
     for position in range(max(POSITIONS) + 1):
@@ -55,13 +57,13 @@ def main(values: Any, positional: list[str]) -> None:
     milliseconds: dict[int, list[float]] = {position: [] for position in POSITIONS}
     for _ in range(values.turns):
         for position in POSITIONS:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             step(tf.constant(position), caches[position])[0].numpy()
-            milliseconds[position].append(1e3 * (time.perf_counter() - begun))
+            milliseconds[position].append(1e3 * (time.perf_counter() - start))
     for position, times in milliseconds.items():
         line = {"task": "decode_step", "position": position, "rows": values.rows}
         print(json.dumps(line | {"ms": round(statistics.median(times), 2), "turns": len(times)}))
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

@@ -1,15 +1,20 @@
-"""How fast search is, beside other systems.
+"""Measure the speed of beam search, compared with baselines.
 
-    python -m benchmarks.decoding [--lanes=1] [--peer='COMMAND'] [--turns=3]
+    python -m benchmarks.decoding [--parallel_streams=1] [--baseline='COMMAND'] [--turns=3]
 
-Random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000 pieces; 16 source tokens, beam 4,
-20 steps; 1, 16 and 64 sentences together, ids to ids: "tfnmt plain" in the graph that TensorFlow
-Serving runs, "tfnmt compiled" by XLA, with the seconds that compiling for such a batch takes. A
-peer is any command that prints JSON lines with "system", "batch_size" and "ms"; all take turns. One
-JSON line a system and batch size: medians of the turns, tokens of the best hypotheses a second.
+The model has random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256 and 8,000 tokens. Sources
+have 16 tokens, the beam is 4, and each search takes 20 steps, from ids to ids, in batches of 1, 16
+and 64 sentences. "tfnmt without XLA" is the graph that TensorFlow Serving runs. "tfnmt with XLA" is
+compiled; compile_s is the time of the compilation for that batch size.
 
---lanes translates so many batches side by side, as `tfnmt.translate` does with a file; a batch then
-takes its share of the time. Another such command can be a peer of this one.
+A baseline is any command that prints JSON lines with "system", "batch_size" and "ms". All systems
+take turns. Prints one JSON line per system and batch size, with medians over the turns and with
+tokens of the best hypotheses per second. speedup_of_tfnmt is the speed of "tfnmt without XLA"
+divided by the speed of the system.
+
+--parallel_streams runs that many batches in parallel, as `tfnmt.translate` does for a file. The
+time of a batch is then divided by that number. This command with other flags can be a baseline,
+too.
 """
 
 import json
@@ -17,130 +22,140 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from benchmarks.peers import measure
-from tfnmt.cli import run
+from benchmarks.baseline_command import run_baseline
+from tfnmt.cli import run_command
 from tfnmt.config import ModelConfig
 from tfnmt.data.preparation.tokenizer import EOS, UNK
 from tfnmt.errors import UsageError
-from tfnmt.model.layers import Tensor
-from tfnmt.runtime.startup import expect_few_rows, import_tensorflow
+from tfnmt.runtime.startup import configure_for_single_sentences, import_tensorflow
 
-Find = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    from tfnmt.model.layers import Tensor
 
-PLAIN = "tfnmt plain"
-COMPILED = "tfnmt compiled"
+Search = Callable[["Tensor"], "Tensor"]
+
+WITHOUT_XLA = "tfnmt without XLA"
+WITH_XLA = "tfnmt with XLA"
 VOCAB_SIZE = 8000
 SOURCE_LENGTH = 16
 STEPS = 20
-BEAMS = 4
-BATCHES = (1, 16, 64)
+BEAM_SIZE = 4
+BATCH_SIZES = (1, 16, 64)
 CALLS = 15
-"""Of each lane; the median is a turn."""
+"""Measured calls per turn and stream. The median is the result of the turn."""
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_multi_string("peer", [], "a command to take turns with", flag_values=FLAGS)
-flags.DEFINE_integer("lanes", 1, "batches side by side", 1, flag_values=FLAGS)
-flags.DEFINE_integer("turns", 3, "turns of each system", 1, flag_values=FLAGS)
+flags.DEFINE_multi_string("baseline", [], "command that measures another system", flag_values=FLAGS)
+flags.DEFINE_integer("parallel_streams", 1, "batches in parallel", 1, flag_values=FLAGS)
+flags.DEFINE_integer("turns", 3, "measurements per system", 1, flag_values=FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Takes turns and prints."""
+    """Measure all systems in turn and print the results."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
-    expect_few_rows()
+    configure_for_single_sentences()
     import_tensorflow()
-    lanes = f", {values.lanes} lanes" if values.lanes > 1 else ""
-    plain, compiled = PLAIN + lanes, COMPILED + lanes
-    searches = dict(zip((plain, compiled), _searches(), strict=True))
-    compiling = {batch: _seconds(searches[compiled], batch) for batch in BATCHES}
+    streams = values.parallel_streams
+    suffix = f", {streams} parallel streams" if streams > 1 else ""
+    without_xla, with_xla = WITHOUT_XLA + suffix, WITH_XLA + suffix
+    searches = dict(zip((without_xla, with_xla), _make_searches(), strict=True))
+    compile_seconds = {
+        batch_size: _first_call_seconds(searches[with_xla], batch_size)
+        for batch_size in BATCH_SIZES
+    }
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(values.turns):
         for system, search in searches.items():
-            for batch in BATCHES:
-                taken = _milliseconds(search, batch, values.lanes)
-                times.setdefault((system, batch), []).append(taken)
-        for system, batch, milliseconds in _peers(values.peer):
-            times.setdefault((system, batch), []).append(milliseconds)
+            for batch_size in BATCH_SIZES:
+                milliseconds = _milliseconds(search, batch_size, streams)
+                times.setdefault((system, batch_size), []).append(milliseconds)
+        for system, batch_size, milliseconds in _run_baselines(values.baseline):
+            times.setdefault((system, batch_size), []).append(milliseconds)
     medians = {key: statistics.median(turns) for key, turns in times.items()}
-    for (system, batch), milliseconds in medians.items():
+    for (system, batch_size), milliseconds in medians.items():
         line = {
             "system": system,
             "task": "decode",
-            "batch_size": batch,
-            "beam_size": BEAMS,
+            "batch_size": batch_size,
+            "beam_size": BEAM_SIZE,
             "ms": round(milliseconds, 1),
-            "tokens_per_s": round(1e3 * batch * STEPS / milliseconds),
-            "ours_to_theirs": round(milliseconds / medians[plain, batch], 2),
+            "tokens_per_s": round(1e3 * batch_size * STEPS / milliseconds),
+            "speedup_of_tfnmt": round(milliseconds / medians[without_xla, batch_size], 2),
             "turns": values.turns,
         }
-        if system == compiled:
-            line["compile_s"] = round(compiling[batch], 1)
+        if system == with_xla:
+            line["compile_s"] = round(compile_seconds[batch_size], 1)
         print(json.dumps(line), flush=True)
 
 
-def _peers(commands: list[str]) -> Iterator[tuple[str, int, float]]:
-    """System, batch size and milliseconds."""
+def _run_baselines(commands: list[str]) -> Iterator[tuple[str, int, float]]:
+    """Yield system, batch size and milliseconds."""
     for command in commands:
-        for line in measure(command, "batch_size", "ms"):
-            if line["batch_size"] in BATCHES:
+        for line in run_baseline(command, "batch_size", "ms"):
+            if line["batch_size"] in BATCH_SIZES:
                 yield line["system"], line["batch_size"], float(line["ms"])
 
 
-def _searches() -> tuple[Find, Find]:
-    """Plain and compiled: sources [B, S] -> translations of exactly so many steps [B, T]."""
+def _make_searches() -> tuple[Search, Search]:
+    """Return the searches without and with XLA: [B, S] -> [B, T], with exactly STEPS steps."""
     import tensorflow as tf
 
     from tfnmt.config import DecodingConfig
     from tfnmt.decoding.compiled import compiled_search
-    from tfnmt.decoding.searcher import Searcher, in_halves
+    from tfnmt.decoding.searcher import Searcher, split_batches
     from tfnmt.model.transformer import Transformer
 
     transformer = Transformer(ModelConfig(d_model=128, d_ff=256), VOCAB_SIZE)
-    decoding = DecodingConfig(beam_size=BEAMS, length_penalty=0.6, max_length=STEPS)
+    decoding = DecodingConfig(beam_size=BEAM_SIZE, length_penalty=0.6, max_length=STEPS)
     searcher = Searcher(transformer, decoding)
-    plain = in_halves(searcher.beam, [tf.TensorSpec([None, None], tf.int32)])
-    compiled = compiled_search(searcher)
+    without_xla = split_batches(searcher.beam, [tf.TensorSpec([None, None], tf.int32)])
+    with_xla = compiled_search(searcher)
     return (
-        lambda source: plain(source).tokens[:, 0],
-        lambda source: compiled(source).tokens[:, 0],
+        lambda source: without_xla(source).tokens[:, 0],
+        lambda source: with_xla(source).tokens[:, 0],
     )
 
 
-def _sources(batch: int) -> Tensor:
+def _make_sources(batch_size: int) -> "Tensor":
     import numpy as np
     import tensorflow as tf
 
-    random = np.random.default_rng(0)
-    return tf.constant(random.integers(UNK + 1, VOCAB_SIZE, (batch, SOURCE_LENGTH)), tf.int32)
+    generator = np.random.default_rng(0)
+    return tf.constant(
+        generator.integers(UNK + 1, VOCAB_SIZE, (batch_size, SOURCE_LENGTH)), tf.int32
+    )
 
 
-def _seconds(search: Find, batch: int) -> float:
-    """What the first call takes, which compiles."""
-    begun = time.perf_counter()
-    search(_sources(batch))
-    return time.perf_counter() - begun
+def _first_call_seconds(search: Search, batch_size: int) -> float:
+    """Return the time of the first call, which compiles."""
+    start = time.perf_counter()
+    search(_make_sources(batch_size))
+    return time.perf_counter() - start
 
 
-def _milliseconds(search: Find, batch: int, lanes: int) -> float:
-    """What a batch takes; the first calls, which make kernels, do not count."""
+def _milliseconds(search: Search, batch_size: int, streams: int) -> float:
+    """Return the median time of a batch. The first call, which creates kernels, is not counted."""
     import tensorflow as tf
 
-    source = _sources(batch)
+    source = _make_sources(batch_size)
     if not tf.reduce_all(search(source) != EOS):
-        raise UsageError("a hypothesis has ended early: these weights and sources do not serve")
+        raise UsageError(
+            f"a hypothesis ended before step {STEPS}; change the random weights or sources"
+        )
     times = []
-    with ThreadPoolExecutor(lanes) as pool:
+    with ThreadPoolExecutor(streams) as pool:
         for _ in range(CALLS):
-            begun = time.perf_counter()
-            for found in [pool.submit(search, source) for _ in range(lanes)]:
+            start = time.perf_counter()
+            for found in [pool.submit(search, source) for _ in range(streams)]:
                 found.result().numpy()
-            times.append(1e3 * (time.perf_counter() - begun) / lanes)
+            times.append(1e3 * (time.perf_counter() - start) / streams)
     return statistics.median(times)
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

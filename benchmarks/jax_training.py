@@ -1,12 +1,13 @@
-"""How fast the same layers are trained under Keras' JAX backend: a peer of benchmarks.training.
+"""Measure training speed with Keras' JAX backend, as a baseline for benchmarks.training.
 
-    python -m benchmarks.training --peer='.venv-jax/bin/python -m benchmarks.jax_training'
+    python -m benchmarks.training --baseline='.venv-jax/bin/python -m benchmarks.jax_training'
 
-The layers, batches, dropout and loss are those of tfnmt; JAX takes their gradients, XLA compiles
-them, and Adam is Keras' own. XLA compiles a shape in seconds, so the shapes are made few: a batch
-is filled up to the rows that its length allows. No compilation is in the rate; `compile_s` tells
-what all of them took. Needs jax in an environment of its own, beside keras and the packages that
-prepare a corpus.
+Layers, batches, dropout and loss are those of tfnmt. JAX computes the gradients, XLA compiles the
+step, and the optimizer is Keras' Adam. XLA takes seconds to compile a shape. To have few shapes,
+each batch is padded to the number of rows that its length allows. The speed excludes compilation;
+`compile_s` is the total time of all compilations.
+
+Needs a separate environment with jax, keras and the packages that prepare a corpus.
 """
 
 import json
@@ -19,9 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfnmt.model.layers import Tensor
-
-os.environ["KERAS_BACKEND"] = "jax"
+os.environ["KERAS_BACKEND"] = "jax"  # before the first import of keras
 
 import jax
 import jax.numpy as jnp
@@ -30,32 +29,33 @@ import numpy as np
 from absl import flags
 
 from benchmarks.training import configure
-from tfnmt.cli import define_data_dir, run
+from tfnmt.cli import define_data_dir, run_command
 from tfnmt.config import Config
 from tfnmt.data.batching.batches import Batch, Batches
 from tfnmt.data.batching.plan import make_plan
 from tfnmt.data.corpora.catalog import data_folder, open_corpus
 from tfnmt.data.preparation.prepared import prepare
 from tfnmt.errors import UsageError
+from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
-from tfnmt.progress import say
+from tfnmt.progress import log
 
 Weights = list[Tensor]
 
 FLAGS = flags.FlagValues()
 define_data_dir(FLAGS)
-flags.DEFINE_integer("steps", 40, "updates that are timed", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 40, "measured steps", flag_values=FLAGS)
 
 
 class State(NamedTuple):
-    """What a step changes."""
+    """The variables that a step changes."""
 
     weights: Weights
     optimizer: Weights
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Compiles every shape, trains, prints."""
+    """Compile every shape, then train and print the speed."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     config = configure("reference", [])
@@ -64,43 +64,43 @@ def main(values: Any, positional: list[str]) -> None:
         prepared = prepare(config, corpus, Path(cache))
         batches = Batches(make_plan(config, prepared))
         trainer = JaxTrainer(config, prepared.tokenizer.vocab_size)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         shapes = {batch.source.shape: batch for batch in _epoch(batches, config)}
         for number, batch in enumerate(shapes.values()):
             trainer.train(batch)
-            say(f"compiled {number + 1} of {len(shapes)} shapes")
-        compiled = time.perf_counter() - begun
-        rates = [_rate(trainer, batch) for batch in islice(_epoch(batches, config), values.steps)]
-    tokens, seconds = zip(*rates, strict=True)
+            log(f"compiled {number + 1} of {len(shapes)} shapes")
+        compile_seconds = time.perf_counter() - start
+        timed = [_timed(trainer, batch) for batch in islice(_epoch(batches, config), values.steps)]
+    tokens, seconds = zip(*timed, strict=True)
     line = {
         "system": f"tfnmt under Keras' JAX backend (JAX {jax.__version__})",
         "task": "train",
         "target_tokens_per_s": round(sum(tokens) / sum(seconds)),
         "ms_per_step": round(1e3 * statistics.median(seconds), 1),
         "shapes": len(shapes),
-        "compile_s": round(compiled, 1),
+        "compile_s": round(compile_seconds, 1),
     }
     print(json.dumps(line), flush=True)
 
 
-def _rate(trainer: "JaxTrainer", batch: Batch) -> tuple[int, float]:
-    """Real target tokens, and the seconds of an update."""
-    begun = time.perf_counter()
+def _timed(trainer: "JaxTrainer", batch: Batch) -> tuple[int, float]:
+    """Train a step; return its target tokens without padding, and its seconds."""
+    start = time.perf_counter()
     trainer.train(batch)
-    return int((batch.target_out != 0).sum()), time.perf_counter() - begun
+    return int((batch.target_out != 0).sum()), time.perf_counter() - start
 
 
 def _epoch(batches: Batches, config: Config) -> Iterator[Batch]:
-    """An epoch's batches, filled up with rows of padding: one shape a length."""
+    """Yield the batches of an epoch, padded with empty rows to one shape per length."""
     for step in range(batches.plan.batches_per_epoch):
         (batch,) = batches.shards(step, replicas=1)
         rows, length = batch.source.shape
-        missing = config.data.slots // length - rows
+        missing = config.data.padded_tokens // length - rows
         yield Batch(*(np.pad(side, ((0, missing), (0, 0))) for side in batch))
 
 
 class JaxTrainer:
-    """One update of the weights, compiled once a shape."""
+    """Trains the model, with one compiled step per shape of a batch."""
 
     def __init__(self, config: Config, vocab_size: int) -> None:
         keras.utils.set_random_seed(config.training.seed)
@@ -113,15 +113,15 @@ class JaxTrainer:
             [variable.value for variable in self.optimizer.variables],
         )
         self.steps = 0
-        self._update = jax.jit(self._make_update, donate_argnums=0)
+        self._step = jax.jit(self._train_step, donate_argnums=0)
 
     def train(self, batch: Batch) -> float:
-        """An update; the mean loss before it."""
+        """Train a step; return the mean loss before the update."""
         self.steps += 1
-        self.state, loss = self._update(self.state, batch, jnp.array([1, self.steps], jnp.uint32))
+        self.state, loss = self._step(self.state, batch, jnp.array([1, self.steps], jnp.uint32))
         return float(loss)
 
-    def _make_update(self, state: State, batch: Batch, seed: Tensor) -> tuple[State, Tensor]:
+    def _train_step(self, state: State, batch: Batch, seed: Tensor) -> tuple[State, Tensor]:
         loss, gradients = jax.value_and_grad(self._loss)(state.weights, batch, seed)
         weights, optimizer = self.optimizer.stateless_apply(
             state.optimizer, gradients, state.weights
@@ -129,18 +129,18 @@ class JaxTrainer:
         return State(weights, optimizer), loss
 
     def _loss(self, weights: Weights, batch: Batch, seed: Tensor) -> Tensor:
-        """The mean label-smoothed cross entropy over real tokens, as in tfnmt/training/loss.py."""
+        """Return the label-smoothed cross entropy per target token, as tfnmt/training/loss.py."""
         variables = zip(self.transformer.trainable_variables, weights, strict=True)
         with keras.StatelessScope(state_mapping=list(variables)):
             memory, mask = self.transformer.encode(batch.source, seed)
             hidden = self.transformer.decode(batch.target_in, memory, mask, seed)
             logits = self.transformer.logits(hidden)  # [B, T, V]
-        real = batch.target_out != 0
-        right = jnp.take_along_axis(logits, batch.target_out[..., None], axis=-1)[..., 0]
-        loss = jax.nn.logsumexp(logits, axis=-1) - right
-        loss += self.smoothing * (right - logits.mean(axis=-1))
-        return jnp.sum(real * loss) / jnp.sum(real)
+        is_token = batch.target_out != 0
+        label_logits = jnp.take_along_axis(logits, batch.target_out[..., None], axis=-1)[..., 0]
+        loss = jax.nn.logsumexp(logits, axis=-1) - label_logits
+        loss += self.smoothing * (label_logits - logits.mean(axis=-1))
+        return jnp.sum(is_token * loss) / jnp.sum(is_token)
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

@@ -1,17 +1,17 @@
-"""The real job: a file of sentences, text to text, by whole commands in turn.
+"""Measure whole commands that translate a file of sentences.
 
     python -m benchmarks.job --input=lines.en --system='NAME=COMMAND' ... [--turns=3]
 
-A command reads the file that {input} names and writes a line to stdout for each of its lines, such
-as
+A command reads the file {input} and writes one line to stdout for each of its lines. Examples:
 
     'tfnmt=python -m tfnmt.translate --model=RUN --length_penalty=0 --input={input}'
     'CTranslate2 float32=python -m benchmarks.baselines.ct2 EXPORT {input}'
-    'OpenNMT-tf=PYTHON benchmarks/rivals/opennmt_tf.py RUN {input}'
+    'OpenNMT-tf=PYTHON benchmarks/baselines/opennmt_tf.py RUN {input}'
 
-It is run on the first sentence alone, which tells how long it takes to start, and on all; the rate
-is that of the others. One JSON line a system, medians of the turns: seconds to the first
-translation, sentences/s, the most memory, and how many lines are as the first system has them.
+Each command runs on the first sentence only, which measures its start, and on all sentences. The
+speed is that of the other sentences. All systems take turns. Prints one JSON line per system, with
+medians over the turns: seconds to the first translation, sentences per second, peak memory, and the
+number of lines that are equal to those of the first system.
 """
 
 import json
@@ -27,19 +27,19 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from tfnmt.cli import run
+from tfnmt.cli import run_command
 from tfnmt.data.corpora.text_files import read_lines
 from tfnmt.errors import UsageError, UserError
-from tfnmt.progress import bar
+from tfnmt.progress import progress_bar
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string("input", None, "sentences, one per line", flag_values=FLAGS)
-flags.DEFINE_multi_string("system", [], "NAME=COMMAND, in turn with the others", flag_values=FLAGS)
-flags.DEFINE_integer("turns", 3, "turns of each system", 1, flag_values=FLAGS)
+flags.DEFINE_string("input", None, "file with sentences, one per line", flag_values=FLAGS)
+flags.DEFINE_multi_string("system", [], "NAME=COMMAND of a system; repeatable", flag_values=FLAGS)
+flags.DEFINE_integer("turns", 3, "measurements per system", 1, flag_values=FLAGS)
 
 
 class Turn(NamedTuple):
-    """What one run of a command took and gave."""
+    """Time, peak memory and output of one run of a command."""
 
     seconds: float
     megabytes: float
@@ -47,42 +47,44 @@ class Turn(NamedTuple):
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Takes turns and prints."""
+    """Run all systems in turn and print the results."""
     if positional or not (values.input and values.system):
-        raise UsageError("--input and --system: give both; see --help")
-    systems = dict(_named(text) for text in values.system)
+        raise UsageError("--input, --system: give both, and no other arguments; see --help")
+    systems = dict(_parse_system(text) for text in values.system)
     lines = _read(Path(values.input))
     with tempfile.TemporaryDirectory() as folder:
         first = Path(folder) / "first"
         first.write_text(lines[0] + "\n", encoding="utf-8")
-        starts: dict[str, list[Turn]] = {name: [] for name in systems}
-        wholes: dict[str, list[Turn]] = {name: [] for name in systems}
-        for _ in bar(range(values.turns), "the job", "turns", values.turns):
+        first_runs: dict[str, list[Turn]] = {name: [] for name in systems}
+        full_runs: dict[str, list[Turn]] = {name: [] for name in systems}
+        for _ in progress_bar(range(values.turns), "running the systems", "turns", values.turns):
             for name, command in systems.items():
-                starts[name].append(_run(command, first, 1))
-                wholes[name].append(_run(command, Path(values.input), len(lines)))
-    expected = wholes[next(iter(systems))][0].lines
+                first_runs[name].append(_run(command, first, 1))
+                full_runs[name].append(_run(command, Path(values.input), len(lines)))
+    expected = full_runs[next(iter(systems))][0].lines
     for name in systems:
-        print(json.dumps({"system": name, **_summary(starts[name], wholes[name], expected)}))
+        print(json.dumps({"system": name, **_summary(first_runs[name], full_runs[name], expected)}))
 
 
 def _read(path: Path) -> list[str]:
     lines = list(read_lines(path))
     if len(lines) < 2:
-        raise UserError(f"{path}: give two sentences at least, some thousands for a rate to go by")
+        raise UserError(
+            f"{path}: fewer than two sentences; give some thousands for a reliable speed"
+        )
     return lines
 
 
-def _named(text: str) -> tuple[str, str]:
+def _parse_system(text: str) -> tuple[str, str]:
     name, equals, command = text.partition("=")
     if not (equals and "{input}" in command):
-        raise UsageError(f"--system={text}: not NAME=COMMAND with {{input}} in it")
+        raise UsageError(f"--system={text}: not NAME=COMMAND with {{input}} in the command")
     return name, command
 
 
 def _run(command: str, path: Path, count: int) -> Turn:
-    """Runs a command on a file of so many lines, and waits for its end."""
-    begun = time.perf_counter()
+    """Run a command on a file with `count` lines, to its end."""
+    start = time.perf_counter()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         arguments = shlex.split(command.replace("{input}", shlex.quote(str(path))))
         try:
@@ -91,32 +93,37 @@ def _run(command: str, path: Path, count: int) -> Turn:
             raise UserError(f"{arguments[0]}: {error.strerror}") from error
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         output.seek(0)
         errors.seek(0)
         lines = output.read().removesuffix("\n").split("\n")
         if process.returncode or len(lines) != count:
-            raise UserError(f"{command}: {len(lines)} of {count} lines; {errors.read()[-500:]}")
+            raise UserError(
+                f"{command}: exit status {process.returncode}, {len(lines)} of {count} lines; "
+                f"stderr ends with: {errors.read()[-500:]}"
+            )
     kilobytes = usage.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
     return Turn(seconds, kilobytes / 1024, lines)
 
 
-def _summary(starts: list[Turn], wholes: list[Turn], expected: list[str]) -> dict[str, Any]:
-    """Medians; the rate is that of all sentences but the first."""
-    start = statistics.median(turn.seconds for turn in starts)
-    whole = statistics.median(turn.seconds for turn in wholes)
+def _summary(first_runs: list[Turn], full_runs: list[Turn], expected: list[str]) -> dict[str, Any]:
+    """Return medians over the turns. The speed excludes the first sentence."""
+    start = statistics.median(turn.seconds for turn in first_runs)
+    whole = statistics.median(turn.seconds for turn in full_runs)
     if whole <= start:
-        raise UserError("all sentences took no longer than the first one: give far more of them")
+        raise UserError(
+            "--input: all sentences took no longer than the first one; give more sentences"
+        )
     return {
         "task": "job",
         "sentences": len(expected),
         "first_translation_s": round(start, 1),
         "sentences_per_s": round((len(expected) - 1) / (whole - start), 1),
-        "peak_mb": round(max(turn.megabytes for turn in wholes)),
-        "same_lines": sum(map(str.__eq__, wholes[0].lines, expected)),
-        "turns": len(wholes),
+        "peak_mb": round(max(turn.megabytes for turn in full_runs)),
+        "same_lines": sum(map(str.__eq__, full_runs[0].lines, expected)),
+        "turns": len(full_runs),
     }
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

@@ -1,4 +1,4 @@
-"""The web application under load: who asks when, and what they see."""
+"""Load on the web application: closed-loop and open-loop clients, and the offline reference."""
 
 import asyncio
 import random
@@ -12,108 +12,126 @@ from typing import Any
 import aiohttp
 
 REFUSALS = (429, 503)
-"""Answers that are none, given in time: the server has too much to do."""
+"""Status codes with which an overloaded server refuses a request."""
 
-PATIENCE = 120.0
-"""Seconds for an answer: longer than the application's own deadline."""
+TIMEOUT_SECONDS = 120.0
+"""Timeout of a request, longer than the application's own deadline."""
 
-PAUSE = 0.5
-"""Seconds that a client waits after a refusal, though Retry-After may say more."""
+RETRY_SECONDS = 0.5
+"""Pause of a client after a refusal, even if Retry-After asks for a longer one."""
 
 
 @dataclass
-class Seen:
-    """What all clients have seen: seconds of answers and of refusals, and what went wrong."""
+class LoadResults:
+    """Results of all clients."""
 
-    took: float = 0.0
-    answered: list[float] = field(default_factory=list)
-    refused: list[float] = field(default_factory=list)
+    duration: float = 0.0  # seconds
+    answered: list[float] = field(default_factory=list)  # response times in seconds
+    refused: list[float] = field(default_factory=list)  # response times in seconds
     errors: Counter[str] = field(default_factory=Counter)
 
 
 class Load:
-    """Sends sentences, each once before any comes again."""
+    """Sends translation requests. Every sentence is sent once before any is repeated."""
 
     def __init__(self, url: str, texts: Sequence[str], fields: dict[str, Any]) -> None:
-        """`fields` go with every text."""
+        """Set up the requests.
+
+        Args:
+            url: Address of the web application.
+            texts: Sentences to send.
+            fields: Further fields of each request.
+        """
         self._url = f"{url.rstrip('/')}/api/v1/translate"
         self._texts = texts
         self._next = count()
         self._fields = fields
 
-    def closed(self, clients: int, seconds: float) -> Seen:
-        """So many clients, each of which asks again when its answer is there."""
-        return self._run(lambda send, end: self._closed(send, end, clients), seconds)
+    def closed_loop(self, clients: int, seconds: float) -> LoadResults:
+        """Run clients that send a request as soon as the previous one is answered."""
+        return self._run(lambda send, end: self._closed_loop(send, end, clients), seconds)
 
-    def open(self, rate: float, seconds: float) -> Seen:
-        """Requests at random moments, so many a second, whether or not others are answered."""
-        return self._run(lambda send, end: self._open(send, end, rate), seconds)
+    def open_loop(self, rate: float, seconds: float) -> LoadResults:
+        """Send `rate` requests per second at random times, regardless of pending responses."""
+        return self._run(lambda send, end: self._open_loop(send, end, rate), seconds)
 
-    async def _closed(self, send: "Send", end: float, clients: int) -> None:
+    async def _closed_loop(self, send: "Send", end: float, clients: int) -> None:
         async def client() -> None:
             while time.monotonic() < end:
                 if not await send(time.monotonic()):
-                    await asyncio.sleep(PAUSE)
+                    await asyncio.sleep(RETRY_SECONDS)
 
         await asyncio.gather(*(client() for _ in range(clients)))
 
-    async def _open(self, send: "Send", end: float, rate: float) -> None:
-        draw = random.Random(1)
-        moment = time.monotonic()
+    async def _open_loop(self, send: "Send", end: float, rate: float) -> None:
+        generator = random.Random(1)
+        due = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            while (moment := moment + draw.expovariate(rate)) < end:
-                await asyncio.sleep(moment - time.monotonic())
-                # From the moment that was drawn on: what it waits for us is waited, too.
-                group.create_task(send(moment))  # type: ignore[arg-type]
+            while (due := due + generator.expovariate(rate)) < end:
+                await asyncio.sleep(due - time.monotonic())
+                # The response time starts when the request was due. A delay of this process
+                # counts, too.
+                group.create_task(send(due))  # type: ignore[arg-type]
 
-    def _run(self, load: Callable[["Send", float], Awaitable[None]], seconds: float) -> Seen:
-        async def run() -> Seen:
-            seen = Seen()
+    def _run(self, load: Callable[["Send", float], Awaitable[None]], seconds: float) -> LoadResults:
+        async def run() -> LoadResults:
+            results = LoadResults()
             async with aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(PATIENCE)
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(TIMEOUT_SECONDS),
             ) as client:
-                begun = time.monotonic()
-                await load(lambda moment: self._send(client, seen, moment), begun + seconds)
-                seen.took = time.monotonic() - begun
-            return seen
+                start = time.monotonic()
+                await load(lambda due: self._send(client, results, due), start + seconds)
+                results.duration = time.monotonic() - start
+            return results
 
         return asyncio.run(run())
 
-    async def _send(self, client: aiohttp.ClientSession, seen: Seen, begun: float) -> bool:
-        """Whether a translation came; its time counts from `begun` on."""
+    async def _send(self, client: aiohttp.ClientSession, results: LoadResults, due: float) -> bool:
+        """Send a request that was due at `due`; return whether it was answered."""
         text = self._texts[next(self._next) % len(self._texts)]
         try:
-            async with client.post(self._url, json={"text": text, **self._fields}) as answer:
-                await answer.read()
+            async with client.post(self._url, json={"text": text, **self._fields}) as response:
+                await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            seen.errors[type(error).__name__] += 1
+            results.errors[type(error).__name__] += 1
             return False
-        seconds = time.monotonic() - begun
-        if answer.status == 200:
-            seen.answered.append(seconds)
-        elif answer.status in REFUSALS and "Retry-After" in answer.headers:
-            seen.refused.append(seconds)
+        seconds = time.monotonic() - due
+        if response.status == 200:
+            results.answered.append(seconds)
+        elif response.status in REFUSALS and "Retry-After" in response.headers:
+            results.refused.append(seconds)
         else:
-            seen.errors[str(answer.status)] += 1
-        return answer.status == 200
+            results.errors[str(response.status)] += 1
+        return response.status == 200
 
 
 Send = Callable[[float], Awaitable[bool]]
-"""Asks for a translation that is due at a moment."""
+"""Sends a request that is due at a time of `time.monotonic`; returns whether it was answered."""
 
 
 def offline(export: str, texts: Sequence[str], rows: int, seconds: float) -> float:
-    """Sentences a second of a SavedModel's default signature, so many in a batch, one by one."""
+    """Measure the default signature of a SavedModel without a server.
+
+    Args:
+        export: A version folder of an export.
+        texts: Sentences to translate.
+        rows: Sentences per batch; the batches run one by one.
+        seconds: Duration, after which no further batch starts.
+
+    Returns:
+        Sentences per second.
+    """
     import tensorflow as tf
 
     translate = tf.saved_model.load(export).signatures["serving_default"]
     batches = [list(texts[start : start + rows]) for start in range(0, len(texts), rows)]
     translate(text=tf.constant(batches[0]))
     done = 0
-    begun = time.monotonic()
+    start = time.monotonic()
     for batch in batches:
         translate(text=tf.constant(batch))
         done += len(batch)
-        if time.monotonic() > begun + seconds:
+        if time.monotonic() > start + seconds:
             break
-    return done / (time.monotonic() - begun)
+    return done / (time.monotonic() - start)

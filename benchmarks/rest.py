@@ -1,4 +1,4 @@
-"""A model behind the REST API of TensorFlow Serving."""
+"""Client for a model behind the REST API of TensorFlow Serving."""
 
 from typing import Any
 
@@ -6,41 +6,56 @@ import requests
 
 from tfnmt.errors import UserError
 
-PATIENCE = 120.0
-"""Seconds for an answer: longer than any server's own limit."""
+TIMEOUT_SECONDS = 120.0
+"""Timeout of a request, longer than the limit of any server."""
 
-PAIR = ("text", "translation")
-"""Inputs that can be filled with any text; signatures of others are left out."""
+TEXT_INPUTS = ("text", "translation")
+"""Inputs that accept any text. Signatures with other inputs are left out."""
 
 
-class Rest:
-    """A model behind REST, over connections that stay open; one a thread."""
+class RestClient:
+    """A model behind REST, over a persistent connection. Each thread needs its own client."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self.session = requests.Session()
 
     def signatures(self) -> dict[str, set[str]]:
-        """The names of those that take texts, with their inputs."""
+        """Return the names of the signatures that take text, with their inputs.
+
+        Raises:
+            UserError: The server cannot be reached or does not have the model.
+        """
         try:
-            answer = self.session.get(f"{self.url}/metadata", timeout=PATIENCE)
-            answer.raise_for_status()
+            response = self.session.get(f"{self.url}/metadata", timeout=TIMEOUT_SECONDS)
+            response.raise_for_status()
         except requests.RequestException as error:
-            raise UserError(f"{self.url}: {error}") from error
-        found = answer.json()["metadata"]["signature_def"]["signature_def"]
+            raise UserError(f"--url={self.url}: {error}; check the address") from error
+        found = response.json()["metadata"]["signature_def"]["signature_def"]
         inputs = {name: set(signature["inputs"]) for name, signature in found.items()}
         return {
-            name: names for name, names in sorted(inputs.items()) if {"text"} <= names <= {*PAIR}
+            name: names
+            for name, names in sorted(inputs.items())
+            if {"text"} <= names <= {*TEXT_INPUTS}
         }
 
-    def post(self, signature: str, form: dict[str, Any]) -> requests.Response:
-        """Asks; the form is `instances`, rows, or `inputs`, columns."""
-        request = {"signature_name": signature, **form}
-        return self.session.post(f"{self.url}:predict", json=request, timeout=PATIENCE)
+    def post(self, signature: str, body: dict[str, Any]) -> requests.Response:
+        """Send a predict request.
 
-    def predict(self, signature: str, form: dict[str, Any]) -> Any:
-        """What came, without its key."""
-        answer = self.post(signature, form)
-        answer.raise_for_status()
-        (content,) = answer.json().values()
+        Args:
+            signature: Name of the signature.
+            body: `{"instances": [...]}` (rows) or `{"inputs": {...}}` (columns).
+        """
+        request = {"signature_name": signature, **body}
+        return self.session.post(f"{self.url}:predict", json=request, timeout=TIMEOUT_SECONDS)
+
+    def predict(self, signature: str, body: dict[str, Any]) -> Any:
+        """Send a predict request; return the predictions or outputs of the response.
+
+        Raises:
+            requests.RequestException: The request failed or the status is not 2xx.
+        """
+        response = self.post(signature, body)
+        response.raise_for_status()
+        (content,) = response.json().values()
         return content

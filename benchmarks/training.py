@@ -1,16 +1,21 @@
-"""How fast training is, beside other systems and beside what the processor can do.
+"""Measure training speed, compared with baselines and with the matmul speed of the CPU.
 
-    python -m benchmarks.training [--peer='COMMAND'] [--size=base] [--breakdown]
+    python -m benchmarks.training [--baseline='COMMAND'] [--size=base] [--breakdown]
         [--set training.precision=mixed_bfloat16]
 
-A training as the command runs it: Multi30k, the plan of batches, the tf.data pipeline and `fit`,
-without validation and checkpoints. The shapes are 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000
-pieces, dropout 0.3, batches of 4,096 slots; --size=base has the paper's and a table of 37,000. A
-peer is any command that prints a JSON line with "system" and "target_tokens_per_s"; all take turns.
+Trains on Multi30k like the train command: the plan of batches, the tf.data pipeline and `fit`,
+without validation and checkpoints. The model has 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000
+tokens and dropout 0.3, with batches of 4,096 padded tokens. --size=base uses the paper's base model
+and a vocabulary of 37,000. A baseline is any command that prints a JSON line with "system" and
+"target_tokens_per_s". All systems take turns.
 
-One JSON line a system: medians of the turns, real target tokens a second. Ours also tells how much
-of the rate of plain products of 4096x512x2048 in float32, one a lane side by side, measured here,
-the products of a step reach; --breakdown tells where the rest goes.
+Prints one JSON line per system: medians over the turns, in target tokens per second without
+padding. speedup_of_tfnmt is the speed of tfnmt divided by the speed of the system.
+
+The line of tfnmt also has share_of_reference_matmul: the rate of the step's matrix products,
+divided by the rate of a reference product. The reference is a float32 product of 4096x512x2048 in
+each parallel stream, measured in the same turns. --breakdown prints the time of each part of a
+step.
 """
 
 import json
@@ -19,59 +24,75 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
 
-from benchmarks.peers import measure
-from tfnmt.cli import define_data_dir, run
+from benchmarks.baseline_command import run_baseline
+from tfnmt.cli import define_data_dir, run_command
 from tfnmt.config import Config, ModelConfig, build_config, merge, parse_overrides
 from tfnmt.data.batching.batches import Batches
 from tfnmt.data.batching.plan import make_plan
 from tfnmt.data.corpora.catalog import data_folder, open_corpus
 from tfnmt.data.preparation.prepared import prepare
 from tfnmt.errors import UsageError
-from tfnmt.model.layers import Tensor
-from tfnmt.progress import say
-from tfnmt.runtime.startup import LANES, import_tensorflow, share_processors
+from tfnmt.progress import log
+from tfnmt.runtime.startup import PARALLEL_STREAMS, configure_threads, import_tensorflow
+
+if TYPE_CHECKING:
+    from tfnmt.model.layers import Tensor
 
 RATE = "target_tokens_per_s"
 
 SHAPES: dict[str, tuple[dict[str, Any], int]] = {
     "reference": (
-        {"num_encoder_layers": 4, "num_decoder_layers": 4, "d_model": 128, "num_heads": 4,
-         "d_ff": 256, "dropout": 0.3}, 8000,
+        {
+            "num_encoder_layers": 4,
+            "num_decoder_layers": 4,
+            "d_model": 128,
+            "num_heads": 4,
+            "d_ff": 256,
+            "dropout": 0.3,
+        },
+        8000,
     ),
     "base": (
-        {"num_encoder_layers": 6, "num_decoder_layers": 6, "d_model": 512, "num_heads": 8,
-         "d_ff": 2048, "dropout": 0.1}, 37_000,
+        {
+            "num_encoder_layers": 6,
+            "num_decoder_layers": 6,
+            "d_model": 512,
+            "num_heads": 8,
+            "d_ff": 2048,
+            "dropout": 0.1,
+        },
+        37_000,
     ),
-}  # fmt: skip
-"""The model's shape, and the rows of its table; the text always has 8,000 pieces."""
+}
+"""Shape of the model, and rows of its embedding table. The tokenizer always has 8,000 tokens."""
 
-PLAIN = (4096, 512, 2048)
-"""Rows, inner and columns of the product that all are compared with."""
+REFERENCE_MATMUL = (4096, 512, 2048)
+"""Rows, inner dimension and columns of the reference product."""
 
 BACKWARD = 2
-"""A product's gradients by either factor cost what it costs."""
+"""Cost of the gradients of a product by both factors, relative to the product itself."""
 
 WARM_UP = {"reference": 60, "base": 2}
-"""Updates before the first turn: kernels are made for each shape of a batch when it first comes."""
+"""Steps before the first turn. oneDNN creates kernels at the first batch of each shape."""
 
 FLAGS = flags.FlagValues()
 define_data_dir(FLAGS)
+flags.DEFINE_multi_string("baseline", [], "command that measures another system", flag_values=FLAGS)
+flags.DEFINE_enum("size", "reference", list(SHAPES), "shape of the model", flag_values=FLAGS)
 flags.DEFINE_multi_string(
-    "peer", [], "a command that trains and prints its rate", flag_values=FLAGS
+    "set", [], "configuration key and value, as in tfnmt.train", flag_values=FLAGS
 )
-flags.DEFINE_enum("size", "reference", list(SHAPES), "the model's shape", flag_values=FLAGS)
-flags.DEFINE_multi_string("set", [], "a key of the configuration", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 40, "updates a turn", 1, flag_values=FLAGS)
-flags.DEFINE_integer("turns", 3, "turns a system", 1, flag_values=FLAGS)
-flags.DEFINE_bool("breakdown", False, "where the time of a step goes", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 40, "steps per turn", 1, flag_values=FLAGS)
+flags.DEFINE_integer("turns", 3, "measurements per system", 1, flag_values=FLAGS)
+flags.DEFINE_bool("breakdown", False, "print the time of each part of a step", flag_values=FLAGS)
 
 
 class Product(NamedTuple):
-    """`times` products [rows, inner] x [inner, columns] that a step's forward pass takes."""
+    """`times` matrix products [rows, inner] x [inner, columns] of a step's forward pass."""
 
     part: str
     times: int
@@ -81,43 +102,44 @@ class Product(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Of the forward pass."""
+        """Number of floating-point operations in the forward pass."""
         return 2 * self.times * self.rows * self.inner * self.columns
 
 
-class Measured(NamedTuple):
-    """A turn of ours."""
+class TurnResult(NamedTuple):
+    """Result of a turn of tfnmt."""
 
-    rate: float  # real target tokens a second
-    seconds: float  # of a step, the mean
-    gflops: float  # of a step, products alone
+    tokens_per_s: float  # target tokens, without padding
+    seconds: float  # mean time of a step
+    gflops: float  # mean floating-point operations of a step's matrix products, in billions
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Takes turns and prints."""
+    """Measure all systems in turn and print the results."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     with tempfile.TemporaryDirectory() as cache:
-        ours = Ours(configure(values.size, values.set), SHAPES[values.size][1], values, Path(cache))
-        turns: list[Measured] = []
-        plain: list[float] = []
-        peers: dict[str, list[float]] = {}
-        ours.train(WARM_UP[values.size])
+        config, vocab_size = configure(values.size, values.set), SHAPES[values.size][1]
+        tfnmt = TfnmtTraining(config, vocab_size, values, Path(cache))
+        turns: list[TurnResult] = []
+        reference: list[float] = []
+        baselines: dict[str, list[float]] = {}
+        tfnmt.train(WARM_UP[values.size])
         for turn in range(1, values.turns + 1):
-            turns.append(ours.train(values.steps))
-            plain.append(1e-9 * _plain_rate())
-            say(f"turn {turn}: tfnmt {turns[-1].rate:,.0f} target tokens/s")
-            for command in values.peer:
-                line = measure(command, RATE)[-1]
-                peers.setdefault(line["system"], []).append(float(line[RATE]))
-                say(f"turn {turn}: {line['system']} {line[RATE]:,.0f} target tokens/s")
-        _print(values, ours, turns, plain, peers)
+            turns.append(tfnmt.train(values.steps))
+            reference.append(1e-9 * _reference_rate())
+            log(f"turn {turn}: tfnmt {turns[-1].tokens_per_s:,.0f} target tokens/s")
+            for command in values.baseline:
+                line = run_baseline(command, RATE)[-1]
+                baselines.setdefault(line["system"], []).append(float(line[RATE]))
+                log(f"turn {turn}: {line['system']} {line[RATE]:,.0f} target tokens/s")
+        _print(values, tfnmt, turns, reference, baselines)
         if values.breakdown:
-            ours.break_down()
+            tfnmt.print_breakdown()
 
 
 def configure(size: str, settings: list[str]) -> Config:
-    """The experiment at the shapes of a size, with keys changed."""
+    """Return the configuration of a size, with `--set` changes."""
     tree = {
         "data": {"corpus": "multi30k", "max_length": 64, "batch_tokens": 4096},
         "tokenizer": {"vocab_size": 8000},
@@ -128,32 +150,36 @@ def configure(size: str, settings: list[str]) -> Config:
 
 
 def _print(
-    values: Any, ours: "Ours", turns: list[Measured], plain: list[float], peers: Any
+    values: Any,
+    tfnmt: "TfnmtTraining",
+    turns: list[TurnResult],
+    reference: list[float],
+    baselines: dict[str, list[float]],
 ) -> None:
-    rate = statistics.median(turn.rate for turn in turns)
-    products = statistics.median(turn.gflops / turn.seconds for turn in turns)
+    rate = statistics.median(turn.tokens_per_s for turn in turns)
+    matmuls = statistics.median(turn.gflops / turn.seconds for turn in turns)
     line = {
         "system": "tfnmt",
         "task": "train",
         "target_tokens_per_s": round(rate),
         "size": values.size,
-        "precision": ours.config.training.precision,
+        "precision": tfnmt.config.training.precision,
         "ms_per_step": round(1e3 * statistics.median(turn.seconds for turn in turns), 1),
-        "products_gflops_per_s": round(products, 1),
-        "plain_product_gflops_per_s": round(statistics.median(plain), 1),
-        "share_of_plain_product": round(products / statistics.median(plain), 3),
+        "matmul_gflops_per_s": round(matmuls, 1),
+        "reference_matmul_gflops_per_s": round(statistics.median(reference), 1),
+        "share_of_reference_matmul": round(matmuls / statistics.median(reference), 3),
         "steps": values.steps,
         "turns": values.turns,
     }
     print(json.dumps(line), flush=True)
-    for system, rates in peers.items():
-        theirs = statistics.median(rates)
-        line = {"system": system, "task": "train", "target_tokens_per_s": round(theirs)}
-        print(json.dumps(line | {"ours_to_theirs": round(rate / theirs, 2)}), flush=True)
+    for system, rates in baselines.items():
+        median = statistics.median(rates)
+        line = {"system": system, "task": "train", "target_tokens_per_s": round(median)}
+        print(json.dumps(line | {"speedup_of_tfnmt": round(rate / median, 2)}), flush=True)
 
 
-class Ours:
-    """A training that goes on from turn to turn."""
+class TfnmtTraining:
+    """A training run that continues from turn to turn."""
 
     def __init__(self, config: Config, vocab_size: int, values: Any, cache: Path) -> None:
         self.config = config
@@ -161,7 +187,7 @@ class Ours:
         corpus = open_corpus(config.data, 1, data_folder(values.data_dir))
         prepared = prepare(config, corpus, cache)
         self.batches = Batches(make_plan(config, prepared))
-        share_processors()
+        configure_threads()
         import_tensorflow()
         from tfnmt.training.distribution import make_strategy
         from tfnmt.training.trainer import make_trainer
@@ -170,15 +196,18 @@ class Ours:
         self.trainer = make_trainer(config, vocab_size, self.strategy)
         self.step = 0
 
-    def train(self, steps: int) -> Measured:
-        """So many updates by `fit`; the first one, which may trace, is not counted."""
+    def train(self, steps: int) -> TurnResult:
+        """Train with `fit`. One more step comes first and is not counted, because it may trace."""
         from tfnmt.training.distribution import distribute_batches
 
         clock = _clock()
         self.trainer.fit(
             distribute_batches(self.strategy, self.batches, self.step),
-            steps_per_epoch=steps + 1, shuffle=False, verbose=0, callbacks=[clock],
-        )  # fmt: skip
+            steps_per_epoch=steps + 1,
+            shuffle=False,
+            verbose=0,
+            callbacks=[clock],
+        )
         counted = range(self.step + 1, self.step + 1 + steps)
         self.step = counted.stop
         gflops = [
@@ -186,69 +215,80 @@ class Ours:
             for step in counted
         ]
         seconds = clock.times[-1] - clock.times[0]
-        return Measured(sum(clock.tokens[1:]) / seconds, seconds / steps, statistics.mean(gflops))
+        tokens = sum(clock.tokens[1:])
+        return TurnResult(tokens / seconds, seconds / steps, statistics.mean(gflops))
 
     def products(self, step: int) -> list[Product]:
-        """The products of a step's forward pass.
+        """Return the matrix products of a step's forward pass.
 
-        Padding within the layers counts, for it is computed; the output reads real tokens alone.
+        The layers compute padding, so it counts. The output projection leaves padding out.
         """
         (batch,) = self.batches.shards(step, replicas=1)
         rows, length = batch.source.shape
-        slots, tokens = batch.source.size, int((batch.target_out != 0).sum())
+        padded_tokens, tokens = batch.source.size, int((batch.target_out != 0).sum())
         return [
-            *_layer_products(self.config.model, rows, length, slots),
+            *_layer_products(self.config.model, rows, length, padded_tokens),
             Product("output", 1, tokens, self.config.model.d_model, self.vocab_size),
         ]
 
-    def break_down(self) -> None:
-        """Prints what each part of the middle one of some steps takes when it runs alone."""
+    def print_breakdown(self) -> None:
+        """Print the time of each part of a step, measured alone.
+
+        The step is the one of median length among nine.
+        """
         steps = sorted(range(9), key=lambda step: self.batches.plan.batch(step).length)
         step = steps[4]
         (batch,) = self.batches.shards(step, replicas=1)
-        parts = Parts(self.trainer, batch)
-        plain = _plain_rate()
+        parts = StepParts(self.trainer, batch)
         products = self.products(step)
-        own = {part: _own_shapes(products, part) for part in ("layers", "attention", "output")}
-        layers, dropped = parts.layers(None), parts.layers(parts.seed)
-        times = {
-            "products, at the plain rate": (1 + BACKWARD) * sum(p.flops for p in products) / plain,
+        flops = (1 + BACKWARD) * sum(product.flops for product in products)
+        matmuls_at_reference_rate = flops / _reference_rate()
+        matmuls = {
+            part: _matmul_seconds(products, part) for part in ("layers", "attention", "output")
         }
-        times["products, more for their shapes"] = sum(own.values()) - sum(times.values())
-        times |= {
-            "dropout": dropped - layers,
-            "layers without products and dropout": layers - own["layers"] - own["attention"],
-            "softmax and loss": parts.output() - own["output"],
-            "update": parts.update(),
+        layers, layers_with_dropout = parts.layers(None), parts.layers(parts.seed)
+        times = {
+            "matmuls, at the reference rate": matmuls_at_reference_rate,
+            "matmuls, extra time for their shapes": (
+                sum(matmuls.values()) - matmuls_at_reference_rate
+            ),
+            "dropout": layers_with_dropout - layers,
+            "layers without matmuls and dropout": (
+                layers - matmuls["layers"] - matmuls["attention"]
+            ),
+            "softmax and loss": parts.output() - matmuls["output"],
+            "optimizer": parts.optimizer(),
         }
         whole = parts.whole()
-        times["the rest of a step"] = whole - sum(times.values())
-        for part, seconds in {**times, "a step": whole}.items():
+        times["rest of the step"] = whole - sum(times.values())
+        for part, seconds in {**times, "whole step": whole}.items():
             share = round(seconds / whole, 3)
             line = {"task": "train_breakdown", "part": part, "ms": round(1e3 * seconds, 1)}
             print(json.dumps(line | {"share": share}), flush=True)
 
 
-def _layer_products(model: ModelConfig, rows: int, length: int, slots: int) -> list[Product]:
-    """Those of both stacks: the projections, and the attention of each head."""
+def _layer_products(
+    model: ModelConfig, rows: int, length: int, padded_tokens: int
+) -> list[Product]:
+    """Return the products of encoder and decoder: projections, and attention of each head."""
     width, heads = model.d_model, model.num_heads
     layers = model.num_encoder_layers + model.num_decoder_layers
     attentions = layers + model.num_decoder_layers
     columns = 2 * model.num_decoder_layers * width
     return [
-        Product("layers", layers, slots, width, 3 * width),  # queries, keys, values
-        Product("layers", attentions, slots, width, width),  # outputs
-        Product("layers", model.num_decoder_layers, slots, width, width),  # cross queries
-        Product("layers", 1, slots, width, columns),  # all keys and values of the memory
-        Product("layers", layers, slots, width, model.d_ff),
-        Product("layers", layers, slots, model.d_ff, width),
+        Product("layers", layers, padded_tokens, width, 3 * width),  # queries, keys, values
+        Product("layers", attentions, padded_tokens, width, width),  # outputs
+        Product("layers", model.num_decoder_layers, padded_tokens, width, width),  # cross queries
+        Product("layers", 1, padded_tokens, width, columns),  # cross keys and values of all layers
+        Product("layers", layers, padded_tokens, width, model.d_ff),
+        Product("layers", layers, padded_tokens, model.d_ff, width),
         Product("attention", attentions * rows * heads, length, width // heads, length),
         Product("attention", attentions * rows * heads, length, length, width // heads),
     ]
 
 
-class Parts:
-    """The parts of a step on one batch, each timed alone, the lanes side by side; seconds."""
+class StepParts:
+    """Times the parts of a step on one batch, each alone in all parallel streams, in seconds."""
 
     def __init__(self, trainer: Any, batch: Any) -> None:
         import tensorflow as tf
@@ -257,18 +297,18 @@ class Parts:
         self.data = tf.nest.map_structure(
             tf.constant, ((batch.source, batch.target_in), batch.target_out)
         )
-        self.lanes = [
-            tf.nest.map_structure(lambda ids, n=lane: ids[n::LANES], self.data)
-            for lane in range(LANES)
+        self.streams = [
+            tf.nest.map_structure(lambda ids, n=number: ids[n::PARALLEL_STREAMS], self.data)
+            for number in range(PARALLEL_STREAMS)
         ]
         self.seed = tf.constant([1, 2])
 
     def whole(self) -> float:
-        """All of it; the trainer has lanes of its own."""
+        """Time the whole step. The trainer splits the batch into parallel streams itself."""
         return _seconds(self.trainer.train_step, [(self.data,)])
 
-    def layers(self, seed: Tensor | None) -> float:
-        """From ids to hidden states and back."""
+    def layers(self, seed: "Tensor | None") -> float:
+        """Time the layers, from ids to hidden states, and their gradients."""
         import tensorflow as tf
 
         transformer = self.trainer.transformer
@@ -278,35 +318,40 @@ class Parts:
             (source, target_in), _ = data
             with tf.GradientTape() as tape:
                 hidden = transformer.decode(target_in, *transformer.encode(source, seed), seed)
-            # Any gradient by the hidden states will do.
+            # Any values serve as the gradient of the loss by the hidden states.
             by_weights = tape.gradient(hidden, weights, output_gradients=hidden)
             return [tf.convert_to_tensor(gradient) for gradient in by_weights]
 
-        return _seconds(gradients, [(data,) for data in self.lanes])
+        return _seconds(gradients, [(data,) for data in self.streams])
 
     def output(self) -> float:
-        """From hidden states to the loss and back."""
+        """Time output projection and loss, from hidden states to the loss, and their gradients."""
         import tensorflow as tf
 
-        table = self.trainer.transformer.output_embedding.table.value
+        from tfnmt.training.loss import smoothed_cross_entropy
 
-        def gradients(hidden: Tensor, target_out: Tensor) -> Any:
+        config, table = self.trainer.config, self.trainer.transformer.output_embedding.table
+
+        def gradients(hidden: "Tensor", target_out: "Tensor") -> Any:
             with tf.GradientTape() as tape:
                 tape.watch(hidden)
-                loss = self.trainer._loss(hidden, target_out).loss
-            return [tf.convert_to_tensor(g) for g in tape.gradient(loss, [hidden, table])]
+                sums = smoothed_cross_entropy(
+                    hidden, table, target_out, config.label_smoothing, config.r_drop
+                )
+            by_inputs = tape.gradient(sums.loss, [hidden, table.value])
+            return [tf.convert_to_tensor(gradient) for gradient in by_inputs]
 
         width = table.shape[1]
         return _seconds(
             gradients,
             [
                 (tf.random.normal((*target_out.shape, width)), target_out)
-                for _, target_out in self.lanes
+                for _, target_out in self.streams
             ],
         )
 
-    def update(self) -> float:
-        """The optimizer's, of which there is one for all lanes."""
+    def optimizer(self) -> float:
+        """Time the optimizer, which runs once for all parallel streams."""
         import tensorflow as tf
 
         weights = self.trainer.transformer.trainable_variables
@@ -315,72 +360,80 @@ class Parts:
         return _seconds(lambda *given: apply(True, list(given)), [gradients])
 
 
-def _own_shapes(products: list[Product], part: str) -> float:
-    """Seconds that the products of a part take, with their gradients, a share of them a lane."""
+def _matmul_seconds(products: list[Product], part: str) -> float:
+    """Time the products of a part and their gradients, divided among the parallel streams."""
     import tensorflow as tf
 
     total = 0.0
     for _, number, rows, inner, columns in (each for each in products if each.part == part):
         if part == "attention":
-            share = number // LANES
+            share = number // PARALLEL_STREAMS
             left, right = tf.ones((share, rows, inner)), tf.ones((share, inner, columns))
             out = tf.ones((share, rows, columns))
             times = 1
         else:
-            share = rows // LANES
+            share = rows // PARALLEL_STREAMS
             left, right = tf.ones((share, inner)), tf.ones((inner, columns))
             out = tf.ones((share, columns))
             times = number
-        forward = _seconds(tf.matmul, [(left, right)] * LANES)
-        by_left = _seconds(_by_left, [(out, right)] * LANES)
-        by_right = _seconds(_by_right, [(left, out)] * LANES)
+        forward = _seconds(tf.matmul, [(left, right)] * PARALLEL_STREAMS)
+        by_left = _seconds(_by_left, [(out, right)] * PARALLEL_STREAMS)
+        by_right = _seconds(_by_right, [(left, out)] * PARALLEL_STREAMS)
         total += times * (forward + by_left + by_right)
     return total
 
 
-def _by_left(out: Tensor, right: Tensor) -> Tensor:
+def _by_left(out: "Tensor", right: "Tensor") -> "Tensor":
     import tensorflow as tf
 
     return tf.matmul(out, right, transpose_b=True)
 
 
-def _by_right(left: Tensor, out: Tensor) -> Tensor:
+def _by_right(left: "Tensor", out: "Tensor") -> "Tensor":
     import tensorflow as tf
 
     return tf.matmul(left, out, transpose_a=True)
 
 
-def _plain_rate() -> float:
-    """Operations a second of all lanes, each with a plain product of its own."""
+def _reference_rate() -> float:
+    """Return the operations per second of the reference product in all parallel streams."""
     import tensorflow as tf
 
-    rows, inner, columns = PLAIN
+    rows, inner, columns = REFERENCE_MATMUL
     product = (tf.ones((rows, inner)), tf.ones((inner, columns)))
-    return LANES * Product("", 1, *PLAIN).flops / _seconds(tf.matmul, [product] * LANES)
+    flops = PARALLEL_STREAMS * Product("", 1, *REFERENCE_MATMUL).flops
+    return flops / _seconds(tf.matmul, [product] * PARALLEL_STREAMS)
 
 
-def _seconds(function: Callable[..., Any], lanes: list[tuple[Any, ...]], turns: int = 7) -> float:
-    """The median time that a graph takes which calls a function with what each lane has.
+def _seconds(
+    function: Callable[..., Any], streams: list[tuple[Any, ...]], repeats: int = 7
+) -> float:
+    """Return the median time of a graph that calls a function once per parallel stream.
 
-    Two turns before are not counted. In one graph, as a training has its lanes: beside one another
-    in threads, two graphs would share the names of what they keep for a while.
+    All streams are in one graph, as in a training step. Two graphs in parallel threads would share
+    the names of their temporary resources.
+
+    Args:
+        function: The function.
+        streams: Its arguments in each stream.
+        repeats: Number of measured calls. Two more come first and are not counted.
     """
     import tensorflow as tf
 
     @tf.function(autograph=False)
-    def side_by_side(lanes: list[tuple[Any, ...]]) -> list[Any]:
-        return [function(*values) for values in lanes]
+    def run_streams(streams: list[tuple[Any, ...]]) -> list[Any]:
+        return [function(*values) for values in streams]
 
     times = []
-    for _ in range(turns + 2):
-        begun = time.perf_counter()
-        side_by_side(lanes)
-        times.append(time.perf_counter() - begun)
+    for _ in range(repeats + 2):
+        start = time.perf_counter()
+        run_streams(streams)
+        times.append(time.perf_counter() - start)
     return statistics.median(times[2:])
 
 
 def _clock() -> Any:
-    """A callback that notes when each step of `fit` ended, and its tokens."""
+    """Return a callback that records the end time and the tokens of each step of `fit`."""
     import keras
 
     class Clock(keras.callbacks.Callback):
@@ -397,4 +450,4 @@ def _clock() -> Any:
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

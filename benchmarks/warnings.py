@@ -1,17 +1,21 @@
-"""How often the warnings of `translate --json` are right.
+"""Measure how often the quality warnings of `translate --json` are right.
 
     python -m benchmarks.warnings --model=RUN --test=val.en,val.de [--distortion=joined]
 
-Translates the sources, distorted or not, and scores each translation against its reference by
-sacreBLEU's sentence chrF: below 40 it is bad, below 52 poor. One JSON line a warning, and one for
-any of them: how many translations got it (warned), the shares of bad and of poor ones among those
-(precision) and among all (base_rate), and how many references and how many of the sources
-themselves got it, read as translations of the sources (references_warned, sources_warned): the
-former are false alarms, the latter are copies.
+Translates the sources, distorted or not, and scores each translation against its reference with
+sacreBLEU's sentence chrF. Below 40 a translation is bad, below 52 it is poor. Prints one JSON line
+per warning, and one for all warnings together:
 
-Distortions: joined (2 to 4 pairs become one), typos (one letter in seven changes places with the
-next), target (references as sources), names (lists of them that are their own references, as many
-as there are pairs).
+    warned             number of translations with the warning
+    precision          share of bad and of poor translations, and mean chrF, among those warned
+    base_rate          the same among all translations
+    references_warned  number of references that get the warning when force-decoded: false alarms
+    sources_warned     number of sources that get the warning when force-decoded as translations:
+                       copies
+
+Distortions: joined (2 to 4 pairs become one), typos (one letter in seven is swapped with the next
+one), target (references as sources), names (lists of names instead of the pairs, each its own
+reference).
 """
 
 import json
@@ -25,93 +29,137 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 from sacrebleu.metrics import CHRF
 
-from tfnmt.cli import run
+from tfnmt.cli import run_command
 from tfnmt.data.corpora.text_files import Pair, read_pairs
 from tfnmt.errors import UsageError
 from tfnmt.loading.models import find_model
-from tfnmt.progress import bar
+from tfnmt.progress import progress_bar
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.lines import Answer, Row, Signatures
+    from tfnmt.decoding.lines import Segment, Signatures, Translation
 
 BAD, POOR = 40, 52
-"""A tenth and a quarter of the translations of Multi30k's val split, by the model of
-docs/warnings.md, score less; 99 in 100 of its references do against another sentence's.
+"""Limits of chrF.
+
+A tenth and a quarter of the translations score below them on the validation set of Multi30k, with
+the model of docs/reference/quality-flags.md. So do 99% of its references when scored against the reference of
+another sentence.
 """
 
-WARNINGS = ("repetition", "short", "long", "copy", "untouched")
+WARNINGS = ("repetition", "short", "long", "copy", "undertranslated")
 
-JOINED = 2, 4
-LISTED = 3, 8
-TYPOS = 1 / 7
+JOINED_PAIRS = 2, 4
+LISTED_NAMES = 3, 8
+TYPO_SHARE = 1 / 7
 NAMES = (
-    "Anna Berger", "Paul Schmidt", "Maria Lopez", "John Miller", "Linda Chen", "Peter Novak",
-    "Sofia Rossi", "Jan de Vries", "Emma Brown", "Ali Hassan", "Boston", "Berlin", "Paris", "Oslo",
-)  # fmt: skip
+    "Anna Berger",
+    "Paul Schmidt",
+    "Maria Lopez",
+    "John Miller",
+    "Linda Chen",
+    "Peter Novak",
+    "Sofia Rossi",
+    "Jan de Vries",
+    "Emma Brown",
+    "Ali Hassan",
+    "Boston",
+    "Berlin",
+    "Paris",
+    "Oslo",
+)
 
 Distortion = Callable[[list[Pair], random.Random], list[Pair]]
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Translates, scores, and prints the lines."""
+    """Translate, score and print the results."""
     if positional or not values.model or len(values.test or ()) != 2:
-        raise UsageError("--model, and --test=SOURCE,TARGET: needed; see --help")
+        raise UsageError("--model, --test=SOURCE,TARGET: give both; see --help")
     source, target = map(Path, values.test)
     text = list(islice(read_pairs(source, target), values.rows))
     pairs = DISTORTIONS[values.distortion](text, random.Random(values.seed))
-    graphs = find_model(values.model, {}).load()
-    answers = _translate(graphs, pairs)
-    sources, references = (_read(graphs, pairs, side) for side in (0, 1))
+    signatures = find_model(values.model, {}).load()
+    translations = _translate(signatures, pairs)
+    sources, references = (_force_decode(signatures, pairs, side) for side in (0, 1))
     chrf = CHRF()
     scores = [
-        chrf.sentence_score(answer.best.text, [reference]).score
-        for answer, (_, reference) in zip(answers, pairs, strict=True)
+        chrf.sentence_score(translation.best.text, [reference]).score
+        for translation, (_, reference) in zip(translations, pairs, strict=True)
     ]
     for name, warnings in (*((one, {one}) for one in WARNINGS), ("any", set(WARNINGS))):
-        warned = _with(warnings, answers)
+        warned = _with_warning(warnings, translations)
         line = {
-            "task": "warnings", "test": values.test, "distortion": values.distortion,
-            "warning": name, "translations": len(pairs), "warned": len(warned),
-            "precision": _shares([scores[n] for n in warned]), "base_rate": _shares(scores),
-            "references_warned": len(_with(warnings, references)),
-            "sources_warned": len(_with(warnings, sources)),
-        }  # fmt: skip
+            "task": "warnings",
+            "test": values.test,
+            "distortion": values.distortion,
+            "warning": name,
+            "translations": len(pairs),
+            "warned": len(warned),
+            "precision": _shares([scores[n] for n in warned]),
+            "base_rate": _shares(scores),
+            "references_warned": len(_with_warning(warnings, references)),
+            "sources_warned": len(_with_warning(warnings, sources)),
+        }
         if values.examples:
             line["examples"] = [
-                {"chrf": round(scores[n], 1), "source": pairs[n][0],
-                 "translation": answers[n].best.text, "reference": pairs[n][1]}
+                {
+                    "chrf": round(scores[n], 1),
+                    "source": pairs[n][0],
+                    "translation": translations[n].best.text,
+                    "reference": pairs[n][1],
+                }
                 for n in warned[: values.examples]
-            ]  # fmt: skip
+            ]
         print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
-def _translate(graphs: "Signatures", pairs: list[Pair]) -> "list[Answer]":
-    """As `translate --json` does."""
-    from tfnmt.decoding.lines import again, best, translate_lines, windows
+def _translate(signatures: "Signatures", pairs: list[Pair]) -> "list[Translation]":
+    """Translate the sources with warnings, as `translate --json` does."""
+    from tfnmt.decoding.lines import (
+        best_translations,
+        read_windows,
+        translate_lines,
+        with_log_probs,
+    )
 
-    answering = again(best(graphs["serving_default"]), graphs["align"])
-    answers = translate_lines(answering, windows(source for source, _ in pairs))
-    return list(bar(answers, "translating", "sentences", len(pairs)))
-
-
-def _read(graphs: "Signatures", pairs: list[Pair], side: int) -> "list[Answer]":
-    """One side of the pairs, as if search had found it."""
-    from tfnmt.decoding.lines import Answer, Hypothesis, again, translate_lines, windows
-
-    def given(rows: "Sequence[Row]") -> list[Answer]:
-        return [Answer((Hypothesis(pairs[row.place[0]][side], 0.0),)) for row in rows]
-
-    answers = translate_lines(again(given, graphs["align"]), windows(pair[0] for pair in pairs))
-    return list(bar(answers, "reading", "sentences", len(pairs)))
+    translate = with_log_probs(
+        best_translations(signatures["serving_default"]), signatures["align"]
+    )
+    translations = translate_lines(translate, read_windows(source for source, _ in pairs))
+    return list(progress_bar(translations, "translating", "sentences", len(pairs)))
 
 
-def _with(warnings: set[str], answers: "list[Answer]") -> list[int]:
-    """Those that got one of the warnings, by their numbers."""
-    return [n for n, answer in enumerate(answers) if warnings.intersection(answer.warnings)]
+def _force_decode(signatures: "Signatures", pairs: list[Pair], side: int) -> "list[Translation]":
+    """Force-decode one side of the pairs, as if the search had found it."""
+    from tfnmt.decoding.lines import (
+        Hypothesis,
+        Translation,
+        read_windows,
+        translate_lines,
+        with_log_probs,
+    )
+
+    def given(segments: "Sequence[Segment]") -> list[Translation]:
+        texts = (pairs[segment.position[0]][side] for segment in segments)
+        return [Translation((Hypothesis(text, 0.0),)) for text in texts]
+
+    translations = translate_lines(
+        with_log_probs(given, signatures["align"]), read_windows(source for source, _ in pairs)
+    )
+    return list(progress_bar(translations, "force-decoding", "sentences", len(pairs)))
+
+
+def _with_warning(warnings: set[str], translations: "list[Translation]") -> list[int]:
+    """Return the indices of the translations that have one of the warnings."""
+    return [
+        n
+        for n, translation in enumerate(translations)
+        if warnings.intersection(translation.warnings)
+    ]
 
 
 def _shares(scores: list[float]) -> dict[str, float] | None:
-    """Of bad and poor ones, and the mean score."""
+    """Return the shares of bad and of poor translations, and the mean chrF."""
     if not scores:
         return None
     return {
@@ -121,27 +169,27 @@ def _shares(scores: list[float]) -> dict[str, float] | None:
     }
 
 
-def _joined(pairs: list[Pair], draw: random.Random) -> list[Pair]:
+def _joined(pairs: list[Pair], generator: random.Random) -> list[Pair]:
     rest, joined = iter(pairs), []
-    while some := list(islice(rest, draw.randint(*JOINED))):
-        sources, targets = zip(*some, strict=True)
+    while group := list(islice(rest, generator.randint(*JOINED_PAIRS))):
+        sources, targets = zip(*group, strict=True)
         joined.append((" ".join(sources), " ".join(targets)))
     return joined
 
 
-def _typos(pairs: list[Pair], draw: random.Random) -> list[Pair]:
+def _typos(pairs: list[Pair], generator: random.Random) -> list[Pair]:
     def mistype(text: str) -> str:
         letters = list(text)
         for n in range(1, len(letters)):
-            if draw.random() < TYPOS:
+            if generator.random() < TYPO_SHARE:
                 letters[n - 1], letters[n] = letters[n], letters[n - 1]
         return "".join(letters)
 
     return [(mistype(source), target) for source, target in pairs]
 
 
-def _names(pairs: list[Pair], draw: random.Random) -> list[Pair]:
-    lists = (", ".join(draw.sample(NAMES, draw.randint(*LISTED))) for _ in pairs)
+def _names(pairs: list[Pair], generator: random.Random) -> list[Pair]:
+    lists = (", ".join(generator.sample(NAMES, generator.randint(*LISTED_NAMES))) for _ in pairs)
     return [(each, each) for each in lists]
 
 
@@ -154,13 +202,19 @@ DISTORTIONS: dict[str, Distortion] = {
 }
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string("model", None, "a run or an export", flag_values=FLAGS)
-flags.DEFINE_list("test", None, "text: val.en,val.de", flag_values=FLAGS)
-flags.DEFINE_enum("distortion", "none", [*DISTORTIONS], "of the sources", flag_values=FLAGS)
-flags.DEFINE_integer("rows", 2000, "pairs to take, the first ones", 1, flag_values=FLAGS)
-flags.DEFINE_integer("seed", 1, "of what is drawn", flag_values=FLAGS)
-flags.DEFINE_integer("examples", 0, "translations to show of each warning", 0, flag_values=FLAGS)
+flags.DEFINE_string("model", None, "run or export", flag_values=FLAGS)
+flags.DEFINE_list("test", None, "source and reference files: val.en,val.de", flag_values=FLAGS)
+flags.DEFINE_enum(
+    "distortion", "none", [*DISTORTIONS], "distortion of the sources", flag_values=FLAGS
+)
+flags.DEFINE_integer(
+    "rows", 2000, "maximum number of pairs, from the start of the files", 1, flag_values=FLAGS
+)
+flags.DEFINE_integer("seed", 1, "random seed of the distortion", flag_values=FLAGS)
+flags.DEFINE_integer(
+    "examples", 0, "example translations to print per warning", 0, flag_values=FLAGS
+)
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

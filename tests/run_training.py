@@ -1,10 +1,10 @@
-"""Runs `tfnmt.train` and notes every step's loss, exact to the bit; tests start and kill this.
+"""Run `tfnmt.train` and write the exact loss of every step; tests start and kill this process.
 
     run_training.py LOSSES DEVICES FLAG ...
 
-LOSSES gets a line a step: its number and its loss. DEVICES is the number of logical CPU devices.
-With KILL_AT=STEP and KILL_WITH=SIGNAL in the environment, the process sends itself that signal
-after that step.
+Appends a line per step to LOSSES: the step and its loss as a hexadecimal float. DEVICES is the
+number of logical CPU devices. With KILL_AT=STEP and KILL_WITH=SIGNAL in the environment, the
+process sends itself that signal after that step.
 """
 
 import os
@@ -12,10 +12,10 @@ import signal
 import sys
 from typing import Any
 
-from tfnmt.runtime.startup import set_environment, silent_stderr
+from tfnmt.runtime.startup import set_environment, silence_stderr
 
 set_environment()
-with silent_stderr():
+with silence_stderr():
     import keras
     import tensorflow as tf
 
@@ -23,8 +23,8 @@ from tfnmt import cli, train  # noqa: E402
 from tfnmt.training.trainer import Trainer  # noqa: E402
 
 
-class LossNotes(keras.callbacks.Callback):
-    """Writes each step's loss at once, so that a kill loses none."""
+class LossWriter(keras.callbacks.Callback):
+    """Writes the loss of each step immediately, so that a kill loses none."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -39,19 +39,19 @@ class LossNotes(keras.callbacks.Callback):
 
 def main(losses: str, devices: int, arguments: list[str]) -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
-    parts = [tf.config.LogicalDeviceConfiguration()] * devices
-    tf.config.set_logical_device_configuration(cpu, parts)
-    with silent_stderr():
+    logical_devices = [tf.config.LogicalDeviceConfiguration()] * devices
+    tf.config.set_logical_device_configuration(cpu, logical_devices)
+    with silence_stderr():
         tf.constant(0)
     fit = Trainer.fit
 
-    def noting(self: Any, *positional: Any, callbacks: list[Any], **named: Any) -> Any:
+    def fit_and_write(self: Any, *positional: Any, callbacks: list[Any], **named: Any) -> Any:
         assert self.distribute_strategy.num_replicas_in_sync == devices
-        return fit(self, *positional, callbacks=[*callbacks, LossNotes(losses)], **named)
+        return fit(self, *positional, callbacks=[*callbacks, LossWriter(losses)], **named)
 
-    Trainer.fit = noting
-    cli.run(train.main, train.FLAGS, "", arguments)
+    Trainer.fit = fit_and_write
+    cli.run_command(train.main, train.FLAGS, "", arguments)
 
 
-if __name__ == "__main__":  # not in the processes that encode
+if __name__ == "__main__":  # not in the processes that encode the corpus
     main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

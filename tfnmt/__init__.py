@@ -1,3 +1,3 @@
-"""tfnmt: train a Transformer translator on parallel text and serve it from TensorFlow Serving."""
+"""tfnmt: train a Transformer translator on parallel text and serve it with TensorFlow Serving."""
 
 __version__ = "0.1.0"

@@ -1,10 +1,10 @@
-"""Averages checkpoints of a run (the paper's section 6.1) into its averaged/.
+"""Average the weights of several checkpoints of a run (section 6.1 of the paper).
 
     python -m tfnmt.average --model=RUN --last=N
     python -m tfnmt.average --model=RUN --best=N
 
-The last N checkpoints, or those N with the best validation BLEU among the ones that are still there
-and were validated. What averaged/ held before goes.
+--last averages the last N checkpoints. --best averages the N checkpoints with the best validation
+BLEU, out of the checkpoints that still exist and were validated. The result replaces RUN/averaged/.
 """
 
 from pathlib import Path
@@ -12,10 +12,10 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.cli import run
+from tfnmt.cli import run_command
 from tfnmt.errors import UsageError, UserError
-from tfnmt.progress import say
-from tfnmt.runs.checkpoints import snapshot_is_whole, still_there
+from tfnmt.progress import log
+from tfnmt.runs.checkpoints import is_complete, report_missing
 from tfnmt.runs.run import Run
 from tfnmt.runtime.startup import import_tensorflow
 
@@ -25,14 +25,21 @@ flags.DEFINE_integer(
     "last", None, "average the last N checkpoints", lower_bound=1, flag_values=FLAGS
 )
 flags.DEFINE_integer(
-    "best", None, "average the N best by validation BLEU", lower_bound=1, flag_values=FLAGS
+    "best",
+    None,
+    "average the N checkpoints with the best validation BLEU",
+    lower_bound=1,
+    flag_values=FLAGS,
 )
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Writes averaged/."""
+    """Write the averaged checkpoint."""
     if positional or not values.model or (values.last is None) == (values.best is None):
-        raise UsageError("--model, and --last or --best: needed, and nothing else; see --help")
+        raise UsageError(
+            "--model, and exactly one of --last or --best: required, without other arguments; see "
+            "--help"
+        )
     folder = Run(Path(values.model))
     config = folder.config()
     paths = _last(folder, values.last) if values.last else _best(folder, values.best)
@@ -43,33 +50,34 @@ def main(values: Any, positional: list[str]) -> None:
 
     vocab_size = Tokenizer(folder.tokenizer_model()).vocab_size
     transformer = Transformer(config.model, vocab_size)
-    with still_there(paths[0]):
+    with report_missing(paths[0]):
         average_weights(paths, transformer)
     path = save_weights(folder.averaged, transformer, step=int(max(paths).name))
-    say(f"{path}: the average of {', '.join(str(int(path.name)) for path in paths)}")
+    log(f"{path}: the average of steps {', '.join(str(int(path.name)) for path in paths)}")
 
 
 def _last(folder: Run, count: int) -> list[Path]:
-    return _enough([path for path in folder.checkpoints().all() if snapshot_is_whole(path)], count,
-                   f"{folder.path}: ")[-count:]  # fmt: skip
+    complete = [path for path in folder.checkpoints().all() if is_complete(path)]
+    _check_count(complete, count, f"{folder.path}: has {len(complete)} complete checkpoints")
+    return complete[-count:]
 
 
 def _best(folder: Run, count: int) -> list[Path]:
     bleu = folder.validations()
     validated = [path for path in folder.checkpoints().all() if int(path.name) in bleu]
-    whole = [path for path in validated if snapshot_is_whole(path)]
-    ranked = sorted(whole, key=lambda path: bleu[int(path.name)])
-    return sorted(_enough(ranked, count, f"{folder.path}: of those validated ")[-count:])
+    complete = [path for path in validated if is_complete(path)]
+    ranked = sorted(complete, key=lambda path: bleu[int(path.name)])
+    _check_count(ranked, count, f"{folder.path}: has {len(ranked)} validated checkpoints")
+    return sorted(ranked[-count:])
 
 
-def _enough(paths: list[Path], count: int, where: str) -> list[Path]:
+def _check_count(paths: list[Path], count: int, problem: str) -> None:
     if len(paths) < count:
         raise UserError(
-            f"{where}{len(paths)} checkpoints are there, not {count}; training.keep_last decides "
-            "how many are kept, training.checkpoint_steps how soon there are"
+            f"{problem}, and {count} are needed; ask for fewer, or raise training.keep_last or "
+            "lower training.checkpoint_steps in the next training run"
         )
-    return paths
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

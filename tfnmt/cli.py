@@ -1,8 +1,9 @@
-"""The command line: absl flags, parsed in one place.
+"""The command line: shared flags, running a command, and the configuration of an experiment.
 
-A command defines its flags in a `FlagValues` of its own, so that commands can be imported side by
-side, and hands its `main` to `run`. Exit codes: 0 done, 1 failed, 2 called wrongly; a signal's code
-when a signal ended the work.
+Each command defines its flags in its own absl `FlagValues`, so that one process can import several
+commands. It passes its `main` to `run_command`, the only place where arguments are parsed.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 128 + N after signal N.
 """
 
 import errno
@@ -21,91 +22,111 @@ from absl.flags import FlagValues
 
 from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
 from tfnmt.data.corpora.formats import languages_of
-from tfnmt.errors import UsageError, UserError, nearest
-from tfnmt.progress import say
-from tfnmt.runs.run import Run, home
+from tfnmt.errors import UsageError, UserError, did_you_mean
+from tfnmt.progress import log
+from tfnmt.runs.run import Run, base_folder
 from tfnmt.runtime.files import discard_stdout
 
 if TYPE_CHECKING:
     from tfnmt.data.corpora.corpus import Corpus
     from tfnmt.data.preparation.prepared import Prepared
 
-HELP = ("--help", "-h", "--helpshort", "--helpfull", "-help", "-helpshort")
+HELP_FLAGS = ("--help", "-h", "--helpshort", "--helpfull", "-help", "-helpshort")
 
 Main = Callable[[Any, list[str]], None]
+"""A command: takes its flag values and its positional arguments."""
+
+
+# --- Flags that several commands share -----------------------------------------------------------
 
 
 def define_data_dir(values: FlagValues) -> None:
-    """`--data_dir`: where corpora lie."""
+    """Define --data_dir, the folder of the corpora."""
     flags.DEFINE_string(
         "data_dir", None, "folder of the corpora (default: data/)", flag_values=values
     )
 
 
-def define_search(values: FlagValues) -> None:
-    """The flags that stand in for the run's own keys of `decoding`."""
+def define_data(values: FlagValues) -> None:
+    """Define the flags that `read_data` uses."""
     for name, text in (
-        ("beam_size", "beam width; 1 is greedy"),
-        ("min_length", "least pieces of a translation"),
-        ("no_repeat_ngram", "no sequence of N pieces twice in a translation"),
+        ("cache_dir", "folder for prepared corpora (default: .cache/)"),
+        ("mirror", "URL of a folder from which archives are downloaded, instead of their own URLs"),
+    ):
+        flags.DEFINE_string(name, None, text, flag_values=values)
+    flags.DEFINE_bool(
+        "checksums",
+        True,
+        "refuse an archive whose checksum is not the known one",
+        flag_values=values,
+    )
+    define_data_dir(values)
+
+
+def define_experiment(values: FlagValues) -> None:
+    """Define the flags that select and change a configuration, and those of `define_data`."""
+    for name, text in (
+        ("dataset", "a preset in configs/; it selects the corpus"),
+        ("config", "a configuration file, instead of a preset"),
+        ("source", "the language to translate from"),
+        ("target", "the language to translate to"),
+    ):
+        flags.DEFINE_string(name, None, text, flag_values=values)
+    train = (
+        "your own data: my.en,my.de or .tsv, .csv, .jsonl, .tmx files, each also .gz, or folders"
+    )
+    flags.DEFINE_list("train", None, train, flag_values=values)
+    flags.DEFINE_list("val", None, "the validation set", flag_values=values)
+    flags.DEFINE_multi_string(
+        "set", [], "change a configuration key, such as model.d_model=128", flag_values=values
+    )
+    define_data(values)
+
+
+def define_decoding(values: FlagValues) -> None:
+    """Define the flags that replace keys of the run's `decoding` section."""
+    for name, text in (
+        ("beam_size", "beam size; 1 means greedy search"),
+        ("min_length", "minimum tokens of a translation"),
+        ("no_repeat_ngram", "no sequence of this many tokens may occur twice"),
     ):
         flags.DEFINE_integer(name, None, f"{text} (default: the run's)", flag_values=values)
-    flags.DEFINE_float(
-        "length_penalty", None, "alpha of the length penalty (default: the run's)",
-        flag_values=values,
-    )  # fmt: skip
-    flags.DEFINE_string(
-        "max_length", None, "most pieces of a translation: a number, or source+N (default: the "
-        "run's)", flag_values=values,
-    )  # fmt: skip
+    alpha = "alpha of the length penalty (default: the run's)"
+    flags.DEFINE_float("length_penalty", None, alpha, flag_values=values)
+    limit = "maximum tokens of a translation: a number, or source+N (default: the run's)"
+    flags.DEFINE_string("max_length", None, limit, flag_values=values)
 
 
-def search_changes(values: Any) -> dict[str, Any]:
-    """What those flags change in a run's `decoding`."""
-    keys = ("beam_size", "length_penalty", "min_length", "no_repeat_ngram")
-    changes = {key: values[key].value for key in keys if values[key].value is not None}
-    return changes if values.max_length is None else changes | _limit(values.max_length)
+# --- Running a command ---------------------------------------------------------------------------
 
 
-def not_utf_8(texts: Iterable[str]) -> list[str]:
-    """What to say of arguments with bytes that are not UTF-8, which Python has as surrogates."""
-    return [
-        f"{text!a}: not UTF-8; give it in UTF-8"
-        for text in texts
-        if any("\ud800" <= character <= "\udfff" for character in text)
-    ]
+def run_command(
+    main: Main, values: FlagValues, usage: str, arguments: list[str] | None = None
+) -> NoReturn:
+    """Parse the arguments, call `main(values, positional)` and exit.
 
-
-def _limit(text: str) -> dict[str, Any]:
-    """`80`, or `source+20`, as keys of `decoding`."""
-    found = re.fullmatch(r"(source\s*\+\s*)?(\d+)", text.strip())
-    if found is None:
-        raise UsageError(f"--max_length={text}: neither a number nor source+N; try source+50")
-    if found[1]:
-        return {"max_length": None, "max_extra_length": int(found[2])}
-    return {"max_length": int(found[2])}
-
-
-def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None = None) -> NoReturn:
-    """Parses the arguments, calls `main(values, positional)` and exits.
-
-    A `UserError` becomes one line per problem on stderr, and a full disk one; every other error
+    A `UserError` becomes one line per problem on stderr, and so does a full disk. Any other error
     keeps its traceback.
-    `usage` is the command's docstring: the first thing that `--help` prints.
+
+    Args:
+        main: The command.
+        values: The flags of the command.
+        usage: The docstring of the command, the first part of its --help.
+        arguments: The arguments; those of the process if None.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # whatever the locale, text is UTF-8 here
-            # A name of a file need not be: it is told as it can be.
+        if isinstance(stream, io.TextIOWrapper):
+            # UTF-8 whatever the locale. File names may contain other bytes: these are escaped.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        if any(argument in HELP for argument in _before_dashes(arguments)):
+        if any(argument in HELP_FLAGS for argument in _before_double_dash(arguments)):
             print(_help(values, usage))
         else:
             main(values, _parse(values, arguments))
         sys.stdout.flush()
     except UserError as error:
-        _let_go_of_stdout()
+        _flush_stdout()
         for problem in error.problems:
             print(f"tfnmt: {problem}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -118,14 +139,16 @@ def run(main: Main, values: FlagValues, usage: str, arguments: list[str] | None 
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _let_go_of_stdout()
-        print(f"tfnmt: {error.strerror}; make room, and run again", file=sys.stderr)
+        _flush_stdout()
+        print(
+            f"tfnmt: {error.strerror}; free disk space and run the command again", file=sys.stderr
+        )
         sys.exit(1)
     sys.exit(0)
 
 
-def _let_go_of_stdout() -> None:
-    """Writes what it still holds; what cannot be written must not be complained of at exit."""
+def _flush_stdout() -> None:
+    """Write buffered output; drop it if that fails, because Python would fail again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -133,14 +156,14 @@ def _let_go_of_stdout() -> None:
 
 
 def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
-    """The positional arguments; absl's complaints as a UsageError."""
+    """Return the positional arguments, and raise absl's errors as a UsageError."""
     try:
         positional = list(values(["tfnmt", *arguments])[1:])
     except flags.UnrecognizedFlagError as error:
         flag = f"--{error.flagname}"
-        hint = nearest(flag, (f"--{name}" for name in values))
+        hint = did_you_mean(flag, (f"--{name}" for name in values))
         raise UsageError(
-            f"{flag}: unknown flag; {hint}--help lists them, and text that begins with a dash "
+            f"{flag}: unknown flag; {hint}--help lists the flags; text that begins with a dash "
             "comes after --"
         ) from error
     except flags.Error as error:
@@ -150,102 +173,126 @@ def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
 
 
 def _check_lists(values: FlagValues) -> None:
-    """Refuses two lists for one flag: of any flag that stands twice absl takes the last."""
+    """Refuse a list flag that is given twice, because absl would use only the last one."""
     lists = [name for name in values if isinstance(values[name].parser, flags.ListParser)]
-    problems = [f"--{name}: given twice; name all in one, with commas between"
-                for name in lists if values[name].present > 1]  # fmt: skip
+    problems = [
+        f"--{name}: given twice; give one list, with commas between its items"
+        for name in lists
+        if values[name].present > 1
+    ]
     if problems:
         raise UsageError(*problems)
 
 
-def _before_dashes(arguments: list[str]) -> list[str]:
+def _before_double_dash(arguments: list[str]) -> list[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def _help(values: FlagValues, usage: str) -> str:
-    """The usage, and one line per flag."""
+    """Return the usage, followed by one entry per flag."""
     rows = []
     for name in sorted(values):
         flag = values[name]
         shown = f"--[no]{name}" if flag.boolean else f"--{name}=..."
-        rows.append(textwrap.fill(flag.help, 80, initial_indent=f"  {shown:<22} ",
-                                  subsequent_indent=" " * 25))  # fmt: skip
+        first, indent = f"  {shown:<22} ", " " * 25
+        rows.append(textwrap.fill(flag.help, 80, initial_indent=first, subsequent_indent=indent))
     return "\n".join([usage.strip(), "", "Flags:", *rows])
 
 
-def define_experiment(values: FlagValues) -> None:
-    """The flags that name a configuration, change it, and say where its data is."""
-    for name, text in (
-        ("dataset", "a preset of configs/, which names its corpus"),
-        ("config", "a configuration file instead"),
-        ("source", "the language to translate from"),
-        ("target", "the language to translate to"),
-    ):
-        flags.DEFINE_string(name, None, text, flag_values=values)
-    flags.DEFINE_list(
-        "train", None, "own text: my.en,my.de or .tsv, .csv, .jsonl, .tmx files, each also .gz, or "
-        "folders", flag_values=values,
-    )  # fmt: skip
-    flags.DEFINE_list("val", None, "text to validate on", flag_values=values)
-    flags.DEFINE_multi_string(
-        "set", [], "a key of the configuration, as in model.d_model=128", flag_values=values
-    )
-    define_data(values)
+# --- Values of flags -----------------------------------------------------------------------------
 
 
-def define_data(values: FlagValues) -> None:
-    """The flags that `read_data` goes by."""
-    for name, text in (
-        ("cache_dir", "folder for prepared corpora (default: .cache/)"),
-        ("mirror", "URL of a folder to download archives from, in place of their own"),
-    ):
-        flags.DEFINE_string(name, None, text, flag_values=values)
-    flags.DEFINE_bool(
-        "checksums", True, "refuse archives whose checksum is not the known one",
-        flag_values=values,
-    )  # fmt: skip
-    define_data_dir(values)
+def decoding_changes(values: Any) -> dict[str, Any]:
+    """Return the keys of `decoding` that the flags of `define_decoding` change."""
+    keys = ("beam_size", "length_penalty", "min_length", "no_repeat_ngram")
+    changes = {key: values[key].value for key in keys if values[key].value is not None}
+    return changes if values.max_length is None else changes | _parse_max_length(values.max_length)
 
 
-def resolve(values: Any) -> Config:
-    """The configuration: preset, then flags, then --set."""
+def _parse_max_length(text: str) -> dict[str, Any]:
+    """Convert `80`, or `source+20`, to keys of `decoding`."""
+    found = re.fullmatch(r"(source\s*\+\s*)?(\d+)", text.strip())
+    if found is None:
+        raise UsageError(f"--max_length={text}: not a number or source+N; try source+50")
+    if found[1]:
+        return {"max_length": None, "max_extra_length": int(found[2])}
+    return {"max_length": int(found[2])}
+
+
+def non_utf8_problems(texts: Iterable[str]) -> list[str]:
+    """Return one problem per argument with bytes that are not UTF-8.
+
+    Python represents these bytes as surrogate characters.
+    """
+    return [
+        f"{text!a}: not UTF-8; convert it to UTF-8"
+        for text in texts
+        if any("\ud800" <= character <= "\udfff" for character in text)
+    ]
+
+
+# --- Configuration and data of an experiment -----------------------------------------------------
+
+
+def resolve_config(values: Any) -> Config:
+    """Return the configuration: the preset, overridden by flags, overridden by --set.
+
+    Args:
+        values: The flags of `define_experiment`.
+
+    Raises:
+        UsageError: Flags conflict or are missing, or the configuration is invalid.
+    """
     if values.dataset and values.config:
-        raise UsageError("--dataset and --config: give one of them; each is a configuration")
+        raise UsageError("--dataset and --config: both select a configuration; give only one")
     if not (values.dataset or values.config or values.train):
-        raise UsageError("--dataset: missing; give it, or --config, or your own text with --train")
+        raise UsageError(
+            "--dataset: missing; give --dataset or --config, or your own data with --train"
+        )
     preset: Tree = {}
     if values.dataset or values.config:
         path = preset_path(values.dataset) if values.dataset else Path(values.config)
-        say(f"configuration: {path}")
+        log(f"configuration: {path}")
         preset = read_tree(path)
     overrides = parse_overrides(values.set)
     for section, key in ("training", "init_from"), ("tokenizer", "from_run"):
         name = overrides.get(section, {}).get(key)
-        if isinstance(name, str):  # else it is wrong, as is told below
+        if isinstance(name, str):  # build_config reports any other value
             overrides[section][key] = str(Path(name).resolve())
-    return build_config(merge(preset, {"data": flag_tree(values)}, overrides))
+    return build_config(merge(preset, {"data": _data_tree(values)}, overrides))
 
 
-def flag_tree(values: Any) -> Tree:
-    """What the flags say about the data."""
+def _data_tree(values: Any) -> Tree:
+    """Return the keys of the `data` section that the flags set."""
     tree: Tree = {name: values[name].value for name in ("source", "target") if values[name].value}
-    tree |= {name: _resolved(values[name].value) for name in ("train", "val") if values[name].value}
+    tree |= {name: _absolute(values[name].value) for name in ("train", "val") if values[name].value}
     if values.train is None:
         return tree
-    told = languages_of([Path(name) for name in values.train])
-    if told is not None:
-        tree = {"source": told[0], "target": told[1]} | tree
+    languages = languages_of([Path(name) for name in values.train])
+    if languages is not None:
+        tree = {"source": languages[0], "target": languages[1]} | tree
     elif not (values.dataset or values.config or (values.source and values.target)):
         raise UsageError(
-            f"--source and --target: missing; {values.train[0]} does not tell its languages"
+            f"--source and --target: missing; give both, because {values.train[0]} does not name "
+            "its languages"
         )
     return tree | {"corpus": None}
 
 
 def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Corpus", "Prepared"]:
-    """The corpus of an experiment, downloaded and prepared where it is not yet.
+    """Return the corpus of an experiment, downloaded and prepared first where necessary.
 
-    A run that was begun already has settled what is held out, and its tokenizer.
+    Args:
+        values: The flags of `define_data`.
+        config: The configuration.
+        run: The run folder, if any. A run that has a checkpoint keeps its held-out splits and its
+            tokenizer.
+
+    Returns:
+        The corpus, and the same corpus prepared: cleaned, tokenized and encoded.
+
+    Raises:
+        UserError: A file is missing or invalid, or a download failed.
     """
     from tfnmt.data.corpora.assembly import Origin
     from tfnmt.data.corpora.catalog import (
@@ -260,39 +307,46 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
 
     data_dir = data_folder(values.data_dir)
     corpus = open_corpus(config.data, config.training.seed, data_dir)
-    begun = run if run is not None and run.begun() else None
-    if begun and isinstance(corpus, Files):
-        corpus = replace(corpus, settled=begun.held_out())
+    resumed = run if run is not None and run.has_checkpoint() else None
+    if resumed and isinstance(corpus, Files):
+        corpus = replace(corpus, fixed_held_out=resumed.held_out())
     if isinstance(corpus, HeldOut):
-        say("no --val: rows of a seeded shuffle are held out of the training text")
+        log("no --val: random pairs of the training data are held out for validation")
     splits = ["train", split_name(config.data, corpus, "val")]
     if not all(path.is_file() for path in corpus.files("train")) and has_test(config.data, corpus):
-        # Now, so that cleaning sees what the training text must not repeat.
+        # Download the test set too, because cleaning removes its pairs from the training data.
         splits.append(split_name(config.data, corpus, "test"))
     origin = Origin(values.mirror, values.checksums)
     download_missing(config.data, corpus, splits, data_dir, origin)
-    cache_dir = Path(values.cache_dir or home() / ".cache")
-    return corpus, prepare(config, corpus, cache_dir, given_tokenizer(config, begun))
+    cache_dir = Path(values.cache_dir or base_folder() / ".cache")
+    return corpus, prepare(config, corpus, cache_dir, reused_tokenizer(config, resumed))
 
 
-def given_tokenizer(config: Config, begun: Run | None = None) -> bytes | None:
-    """The tokenizer of another run, where it is to be taken over or the training begins with it.
+def reused_tokenizer(config: Config, resumed: Run | None = None) -> bytes | None:
+    """Return the tokenizer that training takes from another run, or None to train a new one.
 
-    One that was `begun` with it has it still, whatever became of the other.
+    Args:
+        config: The configuration; `training.init_from` or `tokenizer.from_run` names the other run.
+        resumed: The run that training resumes, if any. It has its own copy of the tokenizer, so the
+            other run is no longer needed.
+
+    Raises:
+        UsageError: Both keys name a run.
+        UserError: The folder is not a run.
     """
     names = [config.training.init_from, config.tokenizer.from_run]
     if all(names):
         raise UsageError(
-            f"tokenizer.from_run: training.init_from brings the tokenizer of {names[0]}; set one "
-            "of them"
+            "tokenizer.from_run: conflicts with training.init_from, which uses the tokenizer of "
+            f"{names[0]}; set only one of them"
         )
     if not any(names):
         return None
-    run = begun or Run(Path(names[0] or names[1] or ""))
-    run.config()  # tells what is no run
+    run = resumed or Run(Path(names[0] or names[1] or ""))
+    run.config()  # raises if the folder is not a run
     return run.tokenizer_model()
 
 
-def _resolved(files: list[str]) -> list[str]:
-    """Files, named so that they are found from any folder."""
+def _absolute(files: list[str]) -> list[str]:
+    """Return absolute paths, so that the run can be resumed from any folder."""
     return [str(Path(file).resolve()) for file in files]

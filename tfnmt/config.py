@@ -1,7 +1,7 @@
-"""The configuration: every key with its type, its default and its meaning.
+"""The configuration: every key with its type, default and description.
 
-A YAML file, flags and `--set` overrides are merged in that order and checked at once. Nothing here
-imports TensorFlow, so that a mistyped key is reported within a second.
+A YAML file, flags and `--set` overrides are merged in this order, and then checked together. This
+module does not import TensorFlow, so that a mistyped key is reported within a second.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,112 +19,124 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from tfnmt.errors import UsageError, nearest
+from tfnmt.errors import UsageError, did_you_mean
 
 
-def _no_switch(value: Any) -> Any:
-    """What is no boolean: pydantic, like Python, takes those for 0 and 1."""
+def _reject_boolean(value: Any) -> Any:
+    """Reject booleans, which pydantic would otherwise accept as 0 and 1."""
     if isinstance(value, bool):
-        raise PydanticCustomError("no_number", "Input should be a number")
+        raise PydanticCustomError("boolean", "Input should be a number")
     return value
 
 
-Numeric = BeforeValidator(_no_switch)
+Numeric = BeforeValidator(_reject_boolean)
 Count = Annotated[int, Field(ge=1), Numeric]
-Share = Annotated[float, Field(ge=0, lt=1), Numeric]
+Fraction = Annotated[float, Field(ge=0, lt=1), Numeric]
 Positive = Annotated[float, Field(gt=0), Numeric]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
 class Section(BaseModel):
-    """A frozen group of keys that knows no others."""
+    """An immutable group of keys. Unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="after")
-    def _sensible(self) -> Self:
-        problems = list(self._contradictions())
+    def _consistent(self) -> Self:
+        problems = list(self._conflicts())
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
-    def _contradictions(self) -> Iterator[str]:
-        """What is wrong between keys of which each is possible."""
+    def _conflicts(self) -> Iterator[str]:
+        """Yield the conflicts between keys whose values are valid on their own."""
         return iter(())
 
 
 class DataConfig(Section):
-    """What the model is trained on, and how it is cut into batches."""
+    """The training data, and how it is divided into batches."""
 
-    corpus: str | None = Field("toy", description="a named corpus; null where train names files")
-    source: Language = Field("en", description="the language to translate from")
-    target: Language = Field("de", description="the language to translate to")
+    corpus: str | None = Field("toy", description="named corpus; null if train names files")
+    source: Language = Field("en", description="language to translate from")
+    target: Language = Field("de", description="language to translate to")
     train: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None, description="one's own text: couples of aligned files, other formats, folders"
+        None,
+        description="your own training data: pairs of aligned files, files of other formats, or "
+        "folders",
     )
     val: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None, description="the validation text beside train; null holds out rows of train"
+        None, description="validation set that goes with train; null holds out pairs of train"
     )
     max_pairs: Count | None = Field(
-        None, description="train on this many pairs only, the first ones; null for all"
+        None, description="train on only this many pairs, the first ones; null for all"
     )
     max_length: Annotated[int, Field(ge=2), Numeric] = Field(
-        128,
-        description="leave out training pairs with more pieces than this on a side, eos counted",
+        128, description="omit training pairs with a side of more tokens, including EOS"
     )
     batch_tokens: Count | Literal["auto"] = Field(
         4096,
-        description="slots of a batch over all replicas, rows x the longer padded side; auto is "
-        "what one device was measured to hold, 25,000 at most, and is for one host",
+        description="batch size in padded tokens (rows x the longer padded side), summed over all "
+        "devices; auto measures the largest batch that fits on one device, at most 25,000, and "
+        "works on a single host only",
     )
-    bpe_dropout: Share = Field(
+    bpe_dropout: Fraction = Field(
         0.0,
-        description="share of BPE merges skipped in training, drawn anew every epoch; 0.05 cuts "
-        "text about as 0.1 does in the paper, where a merge that was skipped may come again",
+        description="fraction of BPE merges that are skipped in training, sampled again in every "
+        "epoch; 0.05 splits text about as much as 0.1 in the paper, where a skipped merge may be "
+        "tried again",
     )
 
     @property
-    def slots(self) -> int:
-        """`batch_tokens`, which is a number once training begins."""
+    def padded_tokens(self) -> int:
+        """`batch_tokens` as a number. `auto` has been replaced before training starts."""
         assert self.batch_tokens != "auto"
         return self.batch_tokens
 
-    def _contradictions(self) -> Iterator[str]:
+    def _conflicts(self) -> Iterator[str]:
         if self.source == self.target:
-            yield f"source and target are both '{self.source}'; name two languages"
-        if (self.corpus is None) == (self.train is None):
-            yield "set either corpus or train; the other one is null"
+            yield f"source and target are both '{self.source}'; set two different languages"
+        if self.corpus is not None and self.train is not None:
+            yield "corpus and train are both set; set one of them to null"
+        if self.corpus is None and self.train is None:
+            yield "corpus and train are both null; set one of them"
         if self.val is not None and self.train is None:
-            yield "val goes with train; a named corpus has its own validation text"
+            yield "val is set without train; set both, or use the validation set of the corpus"
         if self.batch_tokens != "auto" and self.batch_tokens < self.max_length:
             yield (
-                f"batch_tokens {self.batch_tokens} cannot hold one pair of max_length "
-                f"{self.max_length}; raise it or lower data.max_length"
+                f"batch_tokens {self.batch_tokens} is less than max_length {self.max_length}; "
+                "raise batch_tokens or lower max_length"
             )
 
 
 class CleaningConfig(Section):
-    """Which training pairs are left out. A rule removes pairs whole: no text is altered."""
+    """Rules that remove training pairs. No rule changes text."""
 
-    empty: bool = Field(True, description="pairs with a side of nothing but white space")
+    empty: bool = Field(
+        True, description="remove pairs with a side that is empty or only white space"
+    )
     broken: bool = Field(
         False,
-        description="pairs with bytes that are not UTF-8 (which are an error otherwise), U+FFFD or "
-        "control characters",
+        description="remove pairs with bytes that are not UTF-8, with U+FFFD or with control "
+        "characters; if false, bytes that are not UTF-8 are an error",
     )
-    max_characters: Count | None = Field(None, description="pairs with a side longer than this")
+    max_characters: Count | None = Field(
+        None, description="remove pairs with a side of more characters; null for no limit"
+    )
     max_ratio: Annotated[float, Field(ge=1), Numeric] | None = Field(
-        None, description="pairs with a side of more than this many times the other's characters"
+        None,
+        description="remove pairs with a side of more than this many times the characters of the "
+        "other side; null for no limit",
     )
-    identical: bool = Field(False, description="pairs whose target is their source")
+    identical: bool = Field(False, description="remove pairs with identical source and target")
     scripts: bool = Field(
-        False, description="pairs with a side mostly in another script than its language's"
+        False,
+        description="remove pairs with a side that is mostly in a script of other languages",
     )
-    duplicates: bool = Field(False, description="pairs that came before")
+    duplicates: bool = Field(False, description="remove repeated pairs, except the first of them")
     leakage: bool = Field(
         True,
-        description="pairs that the validation text, or a named corpus' test text, has too, both "
-        "sides the same",
+        description="remove pairs that are also in the validation set, or in the test set of a "
+        "named corpus, with both sides identical",
     )
 
 
@@ -132,37 +144,50 @@ class TokenizerConfig(Section):
     """The joint SentencePiece BPE model of both languages."""
 
     vocab_size: Annotated[int, Field(ge=262, le=2**31 - 1), Numeric] = Field(
-        8000, description="pieces, special and byte pieces counted"
+        8000, description="number of tokens, including special tokens and byte tokens"
     )
     normalization: Literal["identity", "nfkc"] = Field(
-        "identity", description="identity leaves the text alone; nfkc folds compatible characters"
+        "identity",
+        description="identity leaves text unchanged; nfkc replaces compatibility characters",
     )
     from_run: str | None = Field(
-        None, description="a run whose tokenizer is taken as it is; null learns one from the text"
+        None, description="run whose tokenizer is reused; null trains one on the training data"
     )
 
 
 class ModelConfig(Section):
-    """The Transformer's shape. The paper's names, section 3."""
+    """The shape of the Transformer, with the names of the paper (section 3)."""
 
-    num_encoder_layers: Count = Field(4, description="layers of the encoder, N in the paper")
-    num_decoder_layers: Count = Field(4, description="layers of the decoder")
+    num_encoder_layers: Count = Field(4, description="encoder layers, N in the paper")
+    num_decoder_layers: Count = Field(4, description="decoder layers, N in the paper")
     d_model: Annotated[int, Field(ge=2, multiple_of=2), Numeric] = Field(
-        256, description="width of embeddings and layers"
+        256, description="dimension of embeddings and of layer outputs"
     )
-    num_heads: Count = Field(4, description="attention heads; divides d_model")
-    d_ff: Count = Field(1024, description="inner width of the feed-forward layers")
-    dropout: Share = Field(0.1, description="dropped from each sublayer's output and embedding sum")
-    attention_dropout: Share = Field(0.0, description="dropped from the attention weights")
-    ffn_dropout: Share = Field(0.0, description="dropped inside the feed-forward, after activation")
-    activation: Literal["relu", "gelu"] = Field("relu", description="of the feed-forward layers")
-    norm_first: bool = Field(True, description="pre-norm; false is the paper's post-norm")
-    norm_epsilon: Positive = Field(1e-6, description="added to the variance in layer norm")
+    num_heads: Count = Field(4, description="attention heads; must divide d_model")
+    d_ff: Count = Field(1024, description="inner dimension of the feed-forward layers")
+    dropout: Fraction = Field(
+        0.1, description="dropout of the output of each sublayer, and of the sum of embeddings"
+    )
+    attention_dropout: Fraction = Field(0.0, description="dropout of the attention weights")
+    ffn_dropout: Fraction = Field(
+        0.0, description="dropout inside the feed-forward layers, after the activation"
+    )
+    activation: Literal["relu", "gelu"] = Field(
+        "relu", description="activation of the feed-forward layers"
+    )
+    norm_first: bool = Field(
+        True, description="true for pre-norm, false for post-norm as in the paper"
+    )
+    norm_epsilon: Positive = Field(
+        1e-6, description="number added to the variance in layer normalization"
+    )
     tie_embeddings: Literal["all", "target", "none"] = Field(
-        "all", description="one table for source, target and output; target and output; or three"
+        "all",
+        description="shared embedding tables: all for source, target and output; target for "
+        "target and output; none for three separate tables",
     )
 
-    def _contradictions(self) -> Iterator[str]:
+    def _conflicts(self) -> Iterator[str]:
         if self.d_model % self.num_heads:
             yield (
                 f"num_heads {self.num_heads} does not divide d_model {self.d_model}; "
@@ -171,134 +196,153 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """How the weights are found. The paper's section 5."""
+    """Optimization, validation and checkpoints (section 5 of the paper)."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31), Numeric] = Field(
-        1, description="decides initial weights, order of batches and dropout"
+        1, description="random seed of the initial weights, the order of batches and dropout"
     )
-    max_steps: Count | None = Field(None, description="stop after this many updates")
-    max_epochs: Count | None = Field(20, description="stop after this many passes over the data")
+    max_steps: Count | None = Field(None, description="stop after this many steps")
+    max_epochs: Count | None = Field(20, description="stop after this many epochs")
     max_tokens: Count | None = Field(None, description="stop after this many target tokens")
     max_minutes: Positive | None = Field(
         None, description="stop after this many minutes of training"
     )
     patience: Count | None = Field(
-        None, description="stop after this many validations without a better BLEU; null never"
+        None,
+        description="early stopping: stop after this many validations without a better BLEU; null "
+        "turns it off",
     )
     precision: Literal["float32", "mixed_bfloat16"] = Field(
-        "float32", description="what is computed with; weights are float32 in any case"
+        "float32", description="precision of computation; weights are always float32"
     )
     device_tokens: Count | None = Field(
         None,
-        description="slots that a device works on at once, at most, both readings of R-Drop "
-        "counted: more are worked on in parts, whose gradients are added up; null for all at once",
+        description="maximum padded tokens that a device computes at once, where R-Drop counts "
+        "both forward passes; a larger batch is computed in parts with gradient accumulation; null "
+        "for no limit",
     )
     init_from: str | None = Field(
-        None, description="a run to begin with: its weights, its tokenizer; null begins anew"
+        None,
+        description="run that provides the initial weights and the tokenizer; null for random "
+        "weights",
     )
     freeze: tuple[Literal["embeddings", "encoder", "decoder"], ...] = Field(
-        (), description="parts that keep the weights they begin with"
+        (), description="parts whose weights are not trained"
     )
     ema_decay: Annotated[float, Field(gt=0, lt=1), Numeric] | None = Field(
-        None, description="keep a moving average of the weights, validate and finish with it"
+        None,
+        description="decay of a moving average of the weights, which is then validated and becomes "
+        "the final model; null for no average",
     )
-    warmup_steps: Count = Field(4000, description="updates until the learning rate peaks")
-    learning_rate_scale: Positive = Field(1.0, description="factor on the paper's schedule")
-    adam_beta_1: Share = Field(0.9, description="Adam's decay of the gradient's mean")
-    adam_beta_2: Share = Field(0.98, description="Adam's decay of the gradient's square")
-    adam_epsilon: Positive = Field(1e-9, description="Adam's guard of the division")
+    warmup_steps: Count = Field(4000, description="steps until the learning rate is highest")
+    learning_rate_scale: Positive = Field(
+        1.0, description="factor of the learning rate schedule of the paper"
+    )
+    adam_beta_1: Fraction = Field(0.9, description="Adam's decay of the mean gradient")
+    adam_beta_2: Fraction = Field(0.98, description="Adam's decay of the mean squared gradient")
+    adam_epsilon: Positive = Field(1e-9, description="number added to Adam's denominator")
     clip_norm: Positive | None = Field(
-        None, description="largest norm of the whole gradient; null does not clip"
+        None, description="maximum norm of the whole gradient; null turns clipping off"
     )
-    label_smoothing: Share = Field(0.1, description="probability spread over the whole vocabulary")
+    label_smoothing: Fraction = Field(
+        0.1, description="probability that is spread over the whole vocabulary"
+    )
     r_drop: Positive | None = Field(
         None,
-        description="alpha of R-Drop: each pair is read twice with different dropout, and the two "
-        "predictions are pulled towards each other (a token then counts twice); null reads once",
+        description="alpha of R-Drop: each pair is computed twice with different dropout, and a "
+        "loss term makes the two predictions similar (each token then counts twice); null turns it "
+        "off",
     )
-    checkpoint_steps: Count = Field(1000, description="updates from one checkpoint to the next")
-    validation_steps: Count = Field(1000, description="updates from one validation to the next")
-    keep_last: Count = Field(5, description="checkpoints kept")
+    checkpoint_steps: Count = Field(1000, description="steps between two checkpoints")
+    validation_steps: Count = Field(1000, description="steps between two validations")
+    keep_last: Count = Field(5, description="number of checkpoints to keep")
     average_last: Count = Field(
-        5, description="last checkpoints averaged into averaged/ at the end"
+        5, description="number of last checkpoints averaged into averaged/ when training ends"
     )
-    log_steps: Count = Field(50, description="updates from one TensorBoard point to the next")
+    log_steps: Count = Field(50, description="steps between two points in TensorBoard")
     histogram_steps: Count | None = Field(
         None,
-        description="updates from one TensorBoard histogram of each weight and its gradient "
-        "to the next; null draws none",
+        description="steps between two TensorBoard histograms of each weight and its gradient; "
+        "null writes none",
     )
 
     @property
-    def readings(self) -> int:
-        """How often each pair is read, with dropouts of their own."""
+    def forward_passes(self) -> int:
+        """Forward passes per pair, each with its own dropout mask: 2 with R-Drop, else 1."""
         return 1 if self.r_drop is None else 2
 
-    def _contradictions(self) -> Iterator[str]:
+    def _conflicts(self) -> Iterator[str]:
         limits = (self.max_steps, self.max_epochs, self.max_tokens, self.max_minutes, self.patience)
         if all(limit is None for limit in limits):
-            yield (
-                "nothing ends the training; set max_steps, max_epochs, max_tokens, max_minutes or "
-                "patience"
-            )
+            yield "has no end; set max_steps, max_epochs, max_tokens, max_minutes or patience"
         if self.keep_last < self.average_last:
             yield (
-                f"keep_last {self.keep_last} keeps fewer checkpoints than average_last "
-                f"{self.average_last} needs; raise keep_last"
+                f"keep_last {self.keep_last} is less than average_last {self.average_last}; raise "
+                "keep_last or lower average_last"
             )
 
 
 class DecodingConfig(Section):
-    """How translations are searched for."""
+    """Beam search, and the limits of its input and output."""
 
-    beam_size: Count = Field(4, description="hypotheses kept at each step; 1 searches greedily")
+    beam_size: Count = Field(4, description="hypotheses kept at each step; 1 means greedy search")
     length_penalty: Annotated[float, Field(ge=0), Numeric] = Field(
-        0.6, description="alpha of Wu et al. (2016), equation 14; 0 favours short output"
+        0.6,
+        description="alpha of the length penalty (Wu et al. 2016, equation 14); 0 favors short "
+        "output",
     )
     max_source_length: Annotated[int, Field(ge=2), Numeric] = Field(
-        256, description="a longer source, in pieces with eos, is cut and says so"
+        256,
+        description="maximum tokens of a source, including EOS; a longer source is truncated and "
+        "reported",
     )
     max_extra_length: Count = Field(
-        50, description="a translation has at most this many pieces more than its source"
+        50, description="a translation may have at most this many tokens more than its source"
     )
     max_length: Count | None = Field(
         None,
-        description="a translation has at most this many pieces, eos counted, whatever its "
-        "source; null goes by max_extra_length",
+        description="maximum tokens of a translation of any source, including EOS; null uses "
+        "max_extra_length",
     )
     min_length: Annotated[int, Field(ge=0), Numeric] = Field(
-        0, description="a translation has at least this many pieces, eos not counted"
+        0, description="minimum tokens of a translation, excluding EOS"
     )
     no_repeat_ngram: Annotated[int, Field(ge=2), Numeric] | None = Field(
-        None, description="no sequence of this many pieces occurs twice in a translation"
+        None,
+        description="no sequence of this many tokens may occur twice in a translation; null turns "
+        "it off",
     )
 
     @property
-    def longest(self) -> int:
-        """The most pieces that any translation may have, eos counted."""
+    def max_translation_length(self) -> int:
+        """Maximum tokens of any translation, including EOS."""
         most = self.max_length or self.max_source_length + self.max_extra_length
         return max(most, self.min_length + 1)
 
-    def _contradictions(self) -> Iterator[str]:
+    def _conflicts(self) -> Iterator[str]:
         if self.max_length is not None and self.max_length <= self.min_length:
             yield (
-                f"max_length {self.max_length} leaves no room for min_length {self.min_length} "
-                "pieces and an eos; raise it"
+                f"max_length {self.max_length} must exceed min_length {self.min_length}, because "
+                "it includes EOS; raise max_length"
             )
 
 
 class SamplingConfig(Section):
-    """Where pieces are drawn from, by whom draws translations; no part of a run."""
+    """Sampling of translations. Flags set it; it is not part of a run."""
 
-    temperature: Positive = Field(1.0, description="below 1 sharpens the distribution")
-    top_k: Count | None = Field(None, description="only from this many pieces, the likeliest")
+    temperature: Positive = Field(
+        1.0, description="below 1 makes probable tokens more probable, above 1 less"
+    )
+    top_k: Count | None = Field(
+        None, description="sample only from this many most probable tokens; null for all"
+    )
     top_p: Annotated[float, Field(gt=0, le=1), Numeric] = Field(
-        1.0, description="only from the likeliest that together have so much probability"
+        1.0, description="sample only from the most probable tokens with this total probability"
     )
 
 
 class Config(Section):
-    """All that decides a run."""
+    """The complete configuration of a run."""
 
     data: DataConfig = DataConfig()
     cleaning: CleaningConfig = CleaningConfig()
@@ -309,26 +353,32 @@ class Config(Section):
 
 
 Tree = dict[str, Any]
+"""A configuration before it is checked: nested dictionaries."""
 
 
 def preset_path(name: str) -> Path:
-    """The preset of that name: configs/ of the clone, or of the wheel."""
+    """Return the file of a preset.
+
+    Raises:
+        UsageError: There is no preset with this name.
+    """
     path = _presets_folder() / f"{name}.yaml"
     if not path.is_file():
         names = preset_names()
         raise UsageError(
-            f"--dataset={name}: no such preset; {nearest(name, names)}there are {', '.join(names)}"
+            f"--dataset={name}: unknown preset; {did_you_mean(name, names)}"
+            f"choose one of {', '.join(names)}"
         )
     return path
 
 
 def preset_names() -> list[str]:
-    """The experiments that come with tfnmt."""
+    """Return the names of all presets."""
     return sorted(path.stem for path in _presets_folder().glob("*.yaml"))
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which YAML's readers take the last without a word."""
+    """A YAML loader that rejects duplicate keys. PyYAML would silently use the last one."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -336,43 +386,58 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"{key.value} stands there twice", problem_mark=key.start_mark
+                    problem=f"duplicate key {key.value}", problem_mark=key.start_mark
                 )
             seen.add((key.tag, str(key.value)))
         return node
 
 
 def read_tree(path: Path) -> Tree:
-    """A YAML file as nested dictionaries."""
+    """Read a YAML file.
+
+    Raises:
+        UsageError: The file cannot be read, or does not contain sections.
+    """
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; name a YAML file") from error
+        raise UsageError(f"{path}: {error.strerror}; choose a YAML file") from error
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(
-            f"{path}: cannot be read as YAML: {' '.join(str(error).split())}; mend it"
+            f"{path}: invalid YAML: {' '.join(str(error).split())}; fix the file"
         ) from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise UsageError(f"{path}: not sections with keys; see configs/toy.yaml")
+        raise UsageError(
+            f"{path}: does not contain sections with keys; see configs/toy.yaml for an example"
+        )
     return tree
 
 
 def parse_overrides(assignments: Iterable[str]) -> Tree:
-    """`["model.d_model=128"]` as `{"model": {"d_model": 128}}`; the values are YAML."""
+    """Parse overrides, whose values are YAML.
+
+    Example:
+        `["model.d_model=128"]` gives `{"model": {"d_model": 128}}`.
+
+    Raises:
+        UsageError: Overrides are malformed; one problem each.
+    """
     tree: Tree = {}
     problems = []
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         section, dot, name = key.strip().partition(".")
         if not (equals and dot and section and name):
-            problems.append(f"--set {assignment}: not SECTION.KEY=VALUE; try model.d_model=128")
+            problems.append(
+                f"--set {assignment}: not of the form SECTION.KEY=VALUE; try model.d_model=128"
+            )
             continue
         try:
             value = yaml.safe_load(text)
         except (yaml.YAMLError, ValueError):
-            problems.append(f"--set {assignment}: the value is not YAML; quote it")
+            problems.append(f"--set {assignment}: the value is not valid YAML; quote it")
             continue
         tree.setdefault(section, {})[name] = value
     if problems:
@@ -381,7 +446,7 @@ def parse_overrides(assignments: Iterable[str]) -> Tree:
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Nested dictionaries, the later ones over the earlier."""
+    """Merge nested dictionaries. Values of later ones replace those of earlier ones."""
     merged: Tree = {}
     for tree in trees:
         for key, value in tree.items():
@@ -392,7 +457,11 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
 
 
 def build_config(tree: Mapping[str, Any]) -> Config:
-    """The configuration that a tree describes; raises one UsageError with every problem."""
+    """Check a tree and return its configuration.
+
+    Raises:
+        UsageError: The tree is invalid; contains all problems.
+    """
     sections = {name: value for name, value in tree.items() if value is not None}
     try:
         return Config.model_validate(sections)
@@ -402,12 +471,12 @@ def build_config(tree: Mapping[str, Any]) -> Config:
 
 
 def dump_config(config: Config) -> str:
-    """The configuration as the YAML that `read_tree` and `build_config` turn back into it."""
+    """Return the configuration as YAML, from which `read_tree` and `build_config` restore it."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """Every key with its value, as `{"model.d_model": 256, ...}`."""
+    """Return every key with its value, as `{"model.d_model": 256, ...}`."""
     return {
         f"{section}.{key}": value
         for section, keys in config.model_dump(mode="json").items()
@@ -415,24 +484,24 @@ def flatten(config: Config) -> dict[str, Any]:
     }
 
 
-ENDS = tuple(
+END_KEYS = tuple(
     f"training.{key}"
     for key in ("max_steps", "max_epochs", "max_tokens", "max_minutes", "patience")
 )
-"""Keys that say when a training ends, and nothing of what it does until then."""
+"""Keys that decide only when training ends."""
 
-MAY_CHANGE = (*ENDS, "training.device_tokens")
-"""Keys that a run may go on with other values of: its updates stay what they are."""
+CHANGEABLE_KEYS = (*END_KEYS, "training.device_tokens")
+"""Keys that may change when a run is resumed, because its steps stay the same."""
 
 
 def differing_keys(config: Config, other: Config) -> list[str]:
-    """The keys in which two configurations differ."""
+    """Return the keys whose values differ between two configurations."""
     theirs = flatten(other)
     return [key for key, value in flatten(config).items() if value != theirs[key]]
 
 
 def _presets_folder() -> Path:
-    """Where the presets lie: inside an installed package, or beside it in a clone."""
+    """Return the folder of the presets: inside an installed package, or next to it in a clone."""
     package = Path(__file__).resolve().parent
     return next(
         (folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()),
@@ -440,28 +509,56 @@ def _presets_folder() -> Path:
     )
 
 
+EXPECTED = {
+    "boolean": "a number",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "greater_than_equal": "{ge} or greater",
+    "greater_than": "greater than {gt}",
+    "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
+    "multiple_of": "a multiple of {multiple_of}",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "string_pattern_mismatch": "a letter, then letters, digits or underscores, like en or pt_BR",
+    "literal_error": "{expected}",
+    "tuple_type": "a list",
+    "too_short": "a list of {min_length} or more",
+    "model_type": "a section with keys",
+}
+"""The expected value for each type of error that pydantic reports."""
+
+
 def _problems(detail: dict[str, Any]) -> list[str]:
-    """One of pydantic's errors: a line, or a line per contradiction of a section."""
+    """Convert an error of pydantic into lines: one, or one per conflict within a section."""
     location = [str(part) for part in detail["loc"]]
     key = ".".join(location[:2])
-    if detail["type"] == "extra_forbidden":
+    kind = detail["type"]
+    if kind == "extra_forbidden":
         known = _keys(location[0]) if len(location) > 1 else list(Config.model_fields)
-        hint = nearest(location[-1], known)
-        return [f"{key}: unknown key; {hint}there are {', '.join(known)}"]
-    if detail["type"] == "value_error":
+        hint = did_you_mean(location[-1], known)
+        return [f"{key}: unknown key; {hint}choose one of {', '.join(known)}"]
+    if kind == "value_error":
         return [f"{key}: {line}" for line in str(detail["ctx"]["error"]).splitlines()]
-    if key == "data.batch_tokens":  # a number or a word: pydantic complains about both
-        if detail["type"] != "literal_error":
+    if key == "data.batch_tokens":  # pydantic reports one error for each member of the union
+        if kind != "literal_error":
             return []
-        return [f"{key}: {detail['input']!r} is wrong; give a number of 1 or more, or 'auto'"]
-    if detail["type"] == "literal_error":
-        return [f"{key}: {detail['input']!r} is not possible; choose {detail['ctx']['expected']}"]
-    expected = detail["msg"][0].lower() + detail["msg"][1:]
-    return [f"{key}: {detail['input']!r} is wrong; {expected.replace('input should', 'it should')}"]
+        advice = "it must be 1 or greater, or 'auto'"
+    elif kind in EXPECTED:
+        advice = "it must be " + EXPECTED[kind].format(**detail.get("ctx", {}))
+    else:
+        advice = detail["msg"]
+    return [f"{key}: {detail['input']!r} is invalid; {advice}"]
 
 
 def _keys(section: str) -> list[str]:
-    """The keys of a section; a section has no optional or nested type."""
+    """Return the keys of a section. The annotation of a section is a plain class."""
     annotation = Config.model_fields[section].annotation
     assert annotation is not None
     return list(annotation.model_fields)

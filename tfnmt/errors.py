@@ -1,13 +1,14 @@
-"""The user's mistakes: the only errors that end as a line instead of a traceback."""
+"""Errors that the user can fix. Commands print one line per problem, without a traceback."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something that the user can mend: a list of problems, one line each.
+    """An error that the user can fix; exit code 1.
 
-    A problem reads `<file or key>: <what is wrong>; <what to do>`.
+    Args:
+        problems: One line each, in the form `<file or key>: <problem>; <fix>`.
     """
 
     exit_code = 1
@@ -18,12 +19,12 @@ class UserError(Exception):
 
 
 class UsageError(UserError):
-    """A command or configuration that asks for what cannot be: exit code 2."""
+    """Invalid flags or an invalid configuration; exit code 2."""
 
     exit_code = 2
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean X? ` where a known name is close, else nothing."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean X? ` for the known name most similar to `name`, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]}? " if close else ""

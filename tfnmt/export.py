@@ -1,13 +1,13 @@
-"""Exports a run as a SavedModel: text to text, for TensorFlow Serving.
+"""Export a run as a SavedModel for TensorFlow Serving: text in, text out.
 
     python -m tfnmt.export --model=RUN --output=DIR [--version=N] [--keep=N]
     python -m tfnmt.export --model=RUN --bundle=F.tar.gz
     python -m tfnmt.export --model=RUN --output=DIR --format=ctranslate2 [--quantization=int8]
 
-writes DIR/<version>/, by default the next free number. It appears only when it is complete, and
-only if a fresh process, which has nothing of tfnmt, gets from it what the run answers. --bundle
-packs the run itself into one archive; its URL is a --model of translate, evaluate, score and
-export.
+DIR is the model base path. Writes DIR/<version>/; the default version is the next free number. The
+version appears only when it is complete, and only if it reproduces the output of the run in a clean
+process without tfnmt. --bundle writes the run itself as one archive. translate, evaluate, score and
+export accept its URL as --model.
 """
 
 from pathlib import Path
@@ -15,42 +15,54 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.cli import define_data_dir, not_utf_8, run
+from tfnmt.cli import define_data_dir, non_utf8_problems, run_command
 from tfnmt.data.corpora.catalog import data_folder
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
 from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
-from tfnmt.loading.bundles import ENDING, write_bundle
+from tfnmt.loading.bundles import SUFFIX, write_bundle
 from tfnmt.loading.card import make_card
 from tfnmt.loading.models import RunModel, find_folder, find_run
-from tfnmt.progress import say
-from tfnmt.runtime.files import is_special
-from tfnmt.runtime.startup import share_processors
+from tfnmt.progress import log
+from tfnmt.runtime.files import is_stream
+from tfnmt.runtime.startup import configure_threads
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
-flags.DEFINE_string("output", None, "the folder of versions", flag_values=FLAGS)
-flags.DEFINE_string("bundle", None, "pack the run into this .tar.gz", flag_values=FLAGS)
-flags.DEFINE_integer("version", None, "its number (default: the next one)", 1, flag_values=FLAGS)
-flags.DEFINE_integer("keep", None, "keep the newest N versions only", 1, flag_values=FLAGS)
+flags.DEFINE_string("output", None, "the model base path, a folder of versions", flag_values=FLAGS)
+flags.DEFINE_string("bundle", None, "write the run to this .tar.gz", flag_values=FLAGS)
+flags.DEFINE_integer("version", None, "the version (default: the next one)", 1, flag_values=FLAGS)
+flags.DEFINE_integer("keep", None, "keep only the highest N versions", 1, flag_values=FLAGS)
 flags.DEFINE_enum(
-    "format", "saved_model", ["saved_model", "ctranslate2"], "what to write", flag_values=FLAGS
+    "format",
+    "saved_model",
+    ["saved_model", "ctranslate2"],
+    "the format of --output",
+    flag_values=FLAGS,
 )
 flags.DEFINE_enum(
-    "quantization", None, list(QUANTIZATIONS), "of a CTranslate2 model (default: float32)",
+    "quantization",
+    None,
+    list(QUANTIZATIONS),
+    "the weights of a CTranslate2 model (default: float32)",
     flag_values=FLAGS,
-)  # fmt: skip
-flags.DEFINE_string("licence", None, "terms of the training text, for the card", flag_values=FLAGS)
+)
+flags.DEFINE_string(
+    "license",
+    None,
+    "terms of the training text, for the model card (default: those of the corpus)",
+    flag_values=FLAGS,
+)
 define_data_dir(FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Writes a version, a bundle, or both."""
+    """Write a version, a bundle, or both."""
     if positional or not (values.model and (values.output or values.bundle)):
-        raise UsageError("--model, and --output or --bundle: needed; see --help")
+        raise UsageError("--model, and --output or --bundle: required; see --help")
     _check(values)
     model = find_run(find_folder(values.model))
-    share_processors()  # the processes that check the export inherit it
+    configure_threads()  # the clean processes of the parity check inherit it
     if values.bundle:
         _write_bundle(values, model)
     if values.output and values.format == "ctranslate2":
@@ -60,19 +72,19 @@ def main(values: Any, positional: list[str]) -> None:
 
 
 def _check(values: Any) -> None:
-    """What is contradictory, or cannot be, is said at once."""
+    """Check the flags before the model is loaded."""
     if values.format == "ctranslate2":
         given = [name for name in ("version", "keep") if values[name].present]
         if values.output:
             check_export(Path(values.output))
     else:
         given = ["quantization"] if values.quantization else []
-    problems = [f"--{name}: not with --format={values.format}" for name in given]
-    problems += not_utf_8([values.licence or ""])
+    problems = [f"--{name}: not supported with --format={values.format}; omit it" for name in given]
+    problems += non_utf8_problems([values.license or ""])
     if values.output and Path(values.output).is_file():
-        problems.append(f"--output={values.output}: a file; name a folder")
-    if values.bundle and not (values.bundle.endswith(ENDING) or is_special(Path(values.bundle))):
-        problems.append(f"--bundle={values.bundle}: a bundle is a {ENDING}; name it so")
+        problems.append(f"--output={values.output}: a file; choose a folder")
+    if values.bundle and not (values.bundle.endswith(SUFFIX) or is_stream(Path(values.bundle))):
+        problems.append(f"--bundle={values.bundle}: does not end in {SUFFIX}; rename it")
     if problems:
         raise UsageError(*problems)
 
@@ -83,21 +95,21 @@ def _convert(values: Any, model: RunModel) -> None:
         translator.transformer,
         model.config,
         model.run.tokenizer_model(),
-        make_card(model.run, model.config, model.step, values.licence),
+        make_card(model.run, model.config, model.step, values.license),
         Path(values.output),
         values.quantization or QUANTIZATIONS[0],
     )
-    say(f"exported {path}; its README.txt says how to translate with it")
+    log(f"exported {path}; its README.txt explains how to translate with it")
 
 
 def _write_bundle(values: Any, model: RunModel) -> None:
     write_bundle(
         model.run,
-        make_card(model.run, model.config, model.step, values.licence),
+        make_card(model.run, model.config, model.step, values.license),
         Path(values.bundle),
     )
     size = Path(values.bundle).stat().st_size / 1e6
-    say(f"packed {values.bundle}, {size:.1f} MB; --model takes its URL, once it is on a server")
+    log(f"wrote {values.bundle}, {size:.1f} MB; to use it from a server, give --model its URL")
 
 
 def _publish(values: Any, model: RunModel) -> None:
@@ -112,19 +124,19 @@ def _publish(values: Any, model: RunModel) -> None:
         saved_model.check_kept(path, values.keep)
     tokenizer = Tokenizer(model.run.tokenizer_model())
     texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
-    certificate = saved_model.publish(
-        translator, make_card(model.run, model.config, model.step, values.licence), texts, path
+    report = saved_model.publish(
+        translator, make_card(model.run, model.config, model.step, values.license), texts, path
     )
-    say(
-        f"parity: {certificate['texts']} texts, {certificate['calls']} calls, the same strings; "
-        f"numbers to {max(certificate['largest_difference'].values()):.1e}; "
-        f"{certificate['warm_up_requests']} warm-up requests"
+    log(
+        f"parity: {report['texts']} texts, {report['calls']} calls: equal strings, numbers within "
+        f"{max(report['largest_difference'].values()):.1e}; "
+        f"{report['warm_up_requests']} warm-up requests replayed"
     )
     if values.keep:
         for version in saved_model.remove_old(folder, values.keep):
-            say(f"removed version {version}")
-    say(f'exported {path}; try: python -m tfnmt.translate --model={values.output} "..."')
+            log(f"removed version {version}")
+    log(f'exported {path}; try: python -m tfnmt.translate --model={values.output} "..."')
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

@@ -1,37 +1,38 @@
-"""Prepares a corpus for training: downloads, cleans, learns the tokenizer, encodes.
+"""Prepare a corpus for training: download it, clean it, train the tokenizer and encode the text.
 
     python -m tfnmt.prepare --list
     python -m tfnmt.prepare --dataset=multi30k [--source=en] [--target=de]
     python -m tfnmt.prepare --train=my.tmx --source=en --target=de [--val=dev.en,dev.de]
 
-Training does the same by itself where it has not been done. The same command again finds it done.
+This command is optional: tfnmt.train prepares a corpus that is not prepared yet. A repeated command
+uses the existing result.
 """
 
 from typing import Any
 
 from absl import flags
 
-from tfnmt.cli import define_experiment, read_data, resolve, run
+from tfnmt.cli import define_experiment, read_data, resolve_config, run_command
 from tfnmt.data.corpora.catalog import listing
 from tfnmt.errors import UsageError
-from tfnmt.progress import say
+from tfnmt.progress import log
 
 FLAGS = flags.FlagValues()
 define_experiment(FLAGS)
-flags.DEFINE_bool("list", False, "list the corpora that there are", flag_values=FLAGS)
+flags.DEFINE_bool("list", False, "list the named corpora", flag_values=FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Prepares the corpus and prints its report."""
+    """Prepare the corpus and print its report."""
     if positional:
-        raise UsageError(f"{positional[0]}: not expected; see --help")
+        raise UsageError(f"{positional[0]}: unexpected argument; see --help")
     if values.list:
         print(listing())
         return
-    _, prepared = read_data(values, resolve(values))
+    _, prepared = read_data(values, resolve_config(values))
     print(prepared.table)
-    say(f"prepared in {prepared.folder}; report.html there shows more")
+    log(f"prepared corpus: {prepared.folder}; its report.html has more details")
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

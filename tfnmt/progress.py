@@ -1,4 +1,4 @@
-"""Progress bars on stderr: shown to people, silent where stderr is not a terminal."""
+"""Log lines and progress bars on stderr. Bars appear only if stderr is a terminal."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,48 +9,61 @@ from tqdm import tqdm
 Item = TypeVar("Item")
 
 
-def say(message: str) -> None:
-    """Prints a line on stderr without tearing a bar that is shown there."""
+def log(message: str) -> None:
+    """Print `tfnmt: MESSAGE` on stderr, above any progress bar."""
     tqdm.write(f"tfnmt: {message}", file=sys.stderr)
     sys.stderr.flush()
 
 
-def bar(
+def progress_bar(
     items: Iterable[Item], label: str, unit: str, total: int | None = None, scale: int = 1
 ) -> Iterator[Item]:
-    """Yields the items under a bar that goes away when they are through.
+    """Yield the items while a progress bar is shown, which disappears at the end.
 
-    An item stands for `scale` units.
+    Args:
+        items: The items.
+        label: The text in front of the bar.
+        unit: The name of the unit, for the rate.
+        total: The number of items, if known.
+        scale: Units per item.
     """
-    return iter(
-        tqdm(items, desc=label, unit=f" {unit}", total=total, unit_scale=scale if scale > 1 else 0,
-             leave=False, disable=None)
-    )  # fmt: skip
+    bar = tqdm(
+        items,
+        desc=label,
+        unit=f" {unit}",
+        total=total,
+        unit_scale=scale if scale > 1 else 0,
+        leave=False,
+        disable=None,  # unless stderr is a terminal
+    )
+    return iter(bar)
 
 
-class NotedLines:
-    """Lines of which something is to be said when all are done: the first by number, and how many.
+class LineNotes:
+    """Line numbers with the same problem, about which a single line is logged.
 
-    `what` is said of each, `advice` is what to do about it.
+    Args:
+        problem: The problem of each line.
+        advice: The fix.
     """
 
     SHOWN = 5
 
-    def __init__(self, what: str, advice: str) -> None:
-        self.what = what
+    def __init__(self, problem: str, advice: str) -> None:
+        self.problem = problem
         self.advice = advice
         self.first: list[int] = []
         self.count = 0
 
-    def note(self, number: int) -> None:
-        """Takes the number of a line; they rise."""
+    def add(self, number: int) -> None:
+        """Add a line by its number. Numbers must increase."""
         self.count += 1
         if len(self.first) < self.SHOWN:
             self.first.append(number)
 
     def close(self) -> None:
-        """Says it, where there were any."""
+        """Log the first line numbers and the count, if any lines were added."""
         if self.count:
             more = ", ..." if self.count > len(self.first) else ""
             numbers = ", ".join(map(str, self.first))
-            say(f"line {numbers}{more}: {self.what}; {self.count:,} in all; {self.advice}")
+            log(f"line {numbers}{more}: {self.problem}; {self.count:,} in total; {self.advice}")

@@ -1,13 +1,14 @@
-"""Shows what a Transformer computes, from text to loss or to a translation.
+"""Show what a Transformer computes, from text to loss or to a translation.
 
-    python -m tfnmt.trace --model=RUN "a sentence" --target="ein Satz"    to its loss
-    python -m tfnmt.trace --model=RUN "a sentence"                       to its translation
-    python -m tfnmt.trace --tiny [--trained] ["cat dog" --target="cat dog"]
+    python -m tfnmt.trace --model=RUN "a sentence" --target="ein Satz"    loss of a translation
+    python -m tfnmt.trace --model=RUN "a sentence"                       search for a translation
+    python -m tfnmt.trace --tiny [--trained] ["dog run" --target="dog run"]
 
-Several texts make a batch, with a --target each. Every tensor has the name that the code gives it,
-its shape and what it is in the paper. --tiny is a model of two words that copies them, so small
-that its tensors are shown whole; without a text it takes a batch of two. --html=F writes all of it
-as a page to play with: step the search, switch a mask off, nudge a logit.
+Several texts make a batch; give one --target for each, or none. The trace shows every tensor with
+its name in the code, its shape and its section in the paper. --tiny uses a model that copies two
+words and is so small that its tensors are shown whole. Without a text, it traces a batch of two
+sentences. --html=FILE writes the trace as an interactive page: step through the beam search, switch
+off a mask, change a logit.
 """
 
 from collections.abc import Iterator
@@ -16,100 +17,111 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import not_utf_8, run
+from tfnmt.cli import non_utf8_problems, run_command
 from tfnmt.config import DecodingConfig, TrainingConfig
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
 from tfnmt.errors import UsageError
 from tfnmt.loading.models import RunModel, find_folder, find_run
-from tfnmt.progress import bar, say
+from tfnmt.progress import log, progress_bar
 from tfnmt.runtime.files import check_writable, write_atomically, write_lines
-from tfnmt.runtime.startup import expect_few_rows, import_tensorflow
+from tfnmt.runtime.startup import configure_for_single_sentences, import_tensorflow
 from tfnmt.tracing import tiny
 
 if TYPE_CHECKING:
-    from tfnmt.tracing.subject import Subject
     from tfnmt.tracing.trace import Trace
+    from tfnmt.tracing.traced_model import TracedModel
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run", flag_values=FLAGS)
-flags.DEFINE_bool("tiny", False, "a model of two words, instead of a run", flag_values=FLAGS)
 flags.DEFINE_bool(
-    "trained", False, "train the tiny model first, for some seconds", flag_values=FLAGS
+    "tiny", False, "a model that copies two words, instead of a run", flag_values=FLAGS
 )
-flags.DEFINE_multi_string("target", [], "the text's translation, one per text", flag_values=FLAGS)
+flags.DEFINE_bool(
+    "trained", False, "with --tiny: train the model first, which takes seconds", flag_values=FLAGS
+)
+flags.DEFINE_multi_string("target", [], "translation of the text, one per text", flag_values=FLAGS)
 flags.DEFINE_string(
-    "nudge", None, "ROW,POSITION,TOKEN,AMOUNT: add so much to a logit, and see the loss move",
+    "nudge",
+    None,
+    "ROW,POSITION,TOKEN,AMOUNT: add AMOUNT to a logit and show the change of the loss",
     flag_values=FLAGS,
-)  # fmt: skip
+)
 flags.DEFINE_integer(
-    "beam_size", None, "beam width; 1 is greedy (default: the run's, 2 with --tiny)", 1,
+    "beam_size",
+    None,
+    "beam width; 1 is greedy (default: the run's, 2 with --tiny)",
+    1,
     flag_values=FLAGS,
-)  # fmt: skip
-flags.DEFINE_string("html", None, "write a page to play with there", flag_values=FLAGS)
+)
+flags.DEFINE_string("html", None, "file for an interactive page", flag_values=FLAGS)
 
 MAX_TEXTS = 8
-MAX_PIECES = 64
-"""Of a text, eos counted: pictures of more are not to be read."""
+MAX_TOKENS = 64
+"""Maximum number of tokens of a text, EOS included. The output for longer ones is unreadable."""
 
 SMOOTHING = 0.1
-"""With the tiny model; a run has its own."""
+"""Label smoothing of the traced loss with --tiny. A run has its own."""
 
 TINY_DECODING = {"beam_size": 2, "max_extra_length": 3}
-LESSONS = TrainingConfig(warmup_steps=50, learning_rate_scale=0.5, label_smoothing=0.005)
-"""With this smoothing, and five pieces, the loss is least where the right one has 0.996."""
+TINY_TRAINING = TrainingConfig(warmup_steps=50, learning_rate_scale=0.5, label_smoothing=0.005)
+"""With this smoothing and five tokens, the loss is minimal if the correct one has p = 0.996."""
 TRAINED = (
-    f"the tiny model, trained with smoothing {LESSONS.label_smoothing}; "
-    f"its loss is shown with {SMOOTHING}"
+    f"tiny model, trained with label smoothing {TINY_TRAINING.label_smoothing}; "
+    f"the traced loss has smoothing {SMOOTHING}"
 )
-UNTRAINED = "the tiny model, untrained"
+UNTRAINED = "tiny model, untrained"
 
-UPDATES = 250
+STEPS = 250
 SEED = 1
 
 Ids = tuple[list[list[int]], list[list[int]]]
-"""Of sources and targets, each with its eos."""
+"""Ids of sources and of targets, EOS included."""
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Follows the texts, or the tiny model's own."""
+    """Trace the given texts, or the default batch of the tiny model."""
     _check(values, positional)
     if values.html is not None:
         check_writable(Path(values.html))
     changes = {} if values.beam_size is None else {"beam_size": values.beam_size}
     if values.tiny:
         ids = _tiny_ids(positional, values.target)
-        expect_few_rows()
+        configure_for_single_sentences()
         import_tensorflow()
-        subject = _tiny(values.trained, changes)
-        trace = _follow(TRAINED if values.trained else UNTRAINED, subject, ids, SMOOTHING)
+        traced_model = _tiny_model(values.trained, changes)
+        trace = _make_trace(TRAINED if values.trained else UNTRAINED, traced_model, ids, SMOOTHING)
     else:
         model = find_run(find_folder(values.model), changes)
         tokenizer = Tokenizer(model.run.tokenizer_model())
         ids = _run_ids(model, tokenizer, positional, values.target)
-        expect_few_rows()
-        from_run = _of_run(model, tokenizer)
-        trace = _follow(model.name, from_run, ids, model.config.training.label_smoothing)
+        configure_for_single_sentences()
+        traced_model = _run_model(model, tokenizer)
+        smoothing = model.config.training.label_smoothing
+        trace = _make_trace(model.name, traced_model, ids, smoothing)
     _show(values, trace)
 
 
 def _check(values: Any, positional: list[str]) -> None:
-    """What is contradictory is said at once."""
+    """Reject contradictory flags and unusable texts."""
     problems = []
     if bool(values.model) == values.tiny:
-        problems.append("--model and --tiny: give one of them")
+        problems.append("--model, --tiny: give exactly one of them")
     if values.trained and not values.tiny:
-        problems.append("--trained: goes with --tiny; a run is trained")
+        problems.append("--trained: only for --tiny; remove it, because a run is already trained")
     if values.model and not positional:
-        problems.append("--model: give a text too")
+        problems.append("--model: no text to trace; add a sentence in quotes")
     if len(positional) > MAX_TEXTS:
-        problems.append(f"{len(positional)} texts: more than {MAX_TEXTS}; take fewer")
+        problems.append(f"{len(positional)} texts: the limit is {MAX_TEXTS}; give fewer")
     if values.target and len(values.target) != len(positional):
-        problems.append(f"--target: give one for each of the {len(positional)} texts, or none")
+        problems.append(
+            f"--target: {len(values.target)} given for {len(positional)} texts; "
+            "give one per text, or none"
+        )
     if not all(text.strip() for text in [*positional, *values.target]):
-        problems.append("a text is empty; there is nothing to follow")
-    problems += not_utf_8([*positional, *values.target])
+        problems.append("text or --target: empty; give at least one word")
+    problems += non_utf8_problems([*positional, *values.target])
     if values.nudge and positional and not values.target:
-        problems.append("--nudge: moves a loss; give the --target too")
+        problems.append("--nudge: needs a loss; give --target as well")
     if problems:
         raise UsageError(*problems)
 
@@ -117,65 +129,65 @@ def _check(values: Any, positional: list[str]) -> None:
 def _tiny_ids(texts: list[str], targets: list[str]) -> Ids:
     if not texts:
         return tiny.SOURCES, tiny.TARGETS
-    return _with_eos("text", map(tiny.encode, texts), MAX_PIECES), _with_eos(
-        "--target", map(tiny.encode, targets), MAX_PIECES
+    return _with_eos("text", map(tiny.encode, texts), MAX_TOKENS), _with_eos(
+        "--target", map(tiny.encode, targets), MAX_TOKENS
     )
 
 
 def _run_ids(model: RunModel, tokenizer: Tokenizer, texts: list[str], targets: list[str]) -> Ids:
-    limit = min(MAX_PIECES, model.config.decoding.max_source_length)
+    limit = min(MAX_TOKENS, model.config.decoding.max_source_length)
     return _with_eos("text", iter(tokenizer.encode(texts)), limit), _with_eos(
-        "--target", iter(tokenizer.encode(targets)), MAX_PIECES
+        "--target", iter(tokenizer.encode(targets)), MAX_TOKENS
     )
 
 
 def _with_eos(name: str, encoded: Iterator[list[int]], limit: int) -> list[list[int]]:
-    ids = [[*pieces, EOS] for pieces in encoded]
+    ids = [[*tokens, EOS] for tokens in encoded]
     longest = max(map(len, ids), default=0)
     if longest > limit:
-        raise UsageError(f"{name}: {longest} pieces are more than {limit}; take a shorter one")
+        raise UsageError(f"{name}: {longest} tokens, and the limit is {limit}; shorten the text")
     return ids
 
 
-def _tiny(trained: bool, changes: dict[str, Any]) -> "Subject":
+def _tiny_model(trained: bool, changes: dict[str, Any]) -> "TracedModel":
     import keras
 
-    from tfnmt.tracing.subject import tiny_subject
+    from tfnmt.tracing.traced_model import tiny_model
 
     keras.utils.set_random_seed(SEED)
-    subject = tiny_subject(DecodingConfig(**{**TINY_DECODING, **changes}))
+    model = tiny_model(DecodingConfig(**{**TINY_DECODING, **changes}))
     if trained:
-        _train(subject)
-    return subject
+        _train(model)
+    return model
 
 
-def _train(subject: "Subject") -> None:
-    """Has the tiny model copy all that there is to copy."""
+def _train(model: "TracedModel") -> None:
+    """Train the tiny model on all of its sentences."""
     import tensorflow as tf
 
-    from tfnmt.tracing.subject import make_batch
+    from tfnmt.tracing.traced_model import make_batch
     from tfnmt.training.trainer import Trainer
 
-    trainer = Trainer(subject.transformer, LESSONS)
+    trainer = Trainer(model.transformer, TINY_TRAINING)
     step = tf.function(trainer.train_step, autograph=False)
-    batch = make_batch(tiny.LESSONS, tiny.LESSONS)
-    for _ in bar(range(UPDATES), "training", "updates"):
+    batch = make_batch(tiny.TRAINING_SENTENCES, tiny.TRAINING_SENTENCES)
+    for _ in progress_bar(range(STEPS), "training", "steps"):
         step(((batch.source, batch.target_in), batch.target_out))
 
 
-def _of_run(model: RunModel, tokenizer: Tokenizer) -> "Subject":
+def _run_model(model: RunModel, tokenizer: Tokenizer) -> "TracedModel":
     translator = model.load_translator()
 
-    from tfnmt.tracing.subject import of_translator
+    from tfnmt.tracing.traced_model import traced_translator
 
-    return of_translator(translator, tokenizer)
+    return traced_translator(translator, tokenizer)
 
 
-def _follow(title: str, subject: "Subject", ids: Ids, smoothing: float) -> "Trace":
-    from tfnmt.tracing.trace import follow
+def _make_trace(title: str, model: "TracedModel", ids: Ids, smoothing: float) -> "Trace":
+    from tfnmt.tracing.trace import make_trace
     from tfnmt.training.loss import smoothed_cross_entropy
 
-    return follow(title, subject, ids, smoothed_cross_entropy, smoothing)
+    return make_trace(title, model, ids, smoothed_cross_entropy, smoothing)
 
 
 def _show(values: Any, trace: "Trace") -> None:
@@ -183,24 +195,25 @@ def _show(values: Any, trace: "Trace") -> None:
 
     if values.nudge:
         place, amount = _parse_nudge(values.nudge, trace)
-        write_lines(nudge_lines(trace.losses, place, amount, trace.subject.pieces), None)
+        write_lines(nudge_lines(trace.losses, place, amount, trace.model.vocabulary), None)
     elif values.html is None:
-        write_lines(loss_lines(trace) if trace.given else search_lines(trace), None)
+        write_lines(loss_lines(trace) if trace.has_targets else search_lines(trace), None)
     if values.html is not None:
         from tfnmt.tracing.page import render
 
         write_atomically(Path(values.html), render(trace).encode())
-        say(f"the page is in {values.html}")
+        log(f"page written to {values.html}")
 
 
 def _parse_nudge(text: str, trace: "Trace") -> tuple[tuple[int, int, int], float]:
-    """`0,1,dog,0.5`: row, position and token of a logit, and what to add to it."""
-    pieces = trace.subject.pieces
+    """Parse `0,1,dog,0.5`: row, position and token of a logit, and the amount to add to it."""
+    vocabulary = trace.model.vocabulary
     row, _, rest = text.partition(",")
     position, _, rest = rest.partition(",")
     token, _, amount = rest.rpartition(",")
     try:
-        place = int(row), int(position), pieces.index(token) if token in pieces else int(token)
+        number = vocabulary.index(token) if token in vocabulary else int(token)
+        place = int(row), int(position), number
         trace.losses.logits[place]
         if not trace.losses.real[place[:2]] or min(place) < 0:
             raise ValueError
@@ -208,10 +221,10 @@ def _parse_nudge(text: str, trace: "Trace") -> tuple[tuple[int, int, int], float
     except (ValueError, IndexError) as error:
         rows, positions, size = trace.losses.logits.shape
         raise UsageError(
-            f"--nudge={text}: not ROW,POSITION,TOKEN,AMOUNT of a real token; there are {rows} rows "
-            f"of up to {positions} positions, and a token is a piece or a number below {size}"
+            f"--nudge={text}: not a logit of a real token; give ROW,POSITION,TOKEN,AMOUNT with a "
+            f"row below {rows}, a position below {positions}, and a token or an id below {size}"
         ) from error
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

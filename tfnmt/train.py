@@ -1,11 +1,11 @@
-"""Trains a Transformer on parallel text.
+"""Train a Transformer on parallel text.
 
     python -m tfnmt.train --dataset=multi30k [--source=en] [--target=de]
     python -m tfnmt.train --train=my.en,my.de [--val=dev.en,dev.de]
 
-The run folder is runs/<dataset>-<source>-<target>; with --train the name of the first file stands
-for the dataset: runs/my-en-de. The same command again goes on where it stopped.
-Settings come from the preset of --dataset (or --config), then flags, then --set.
+The run folder is runs/<dataset>-<source>-<target>. With --train, the name of the first file stands
+for the dataset: runs/my-en-de. The same command resumes where it stopped. Settings come from the
+preset of --dataset (or --config), then from flags, then from --set.
 """
 
 import shlex
@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import define_experiment, not_utf_8, read_data, resolve, run
-from tfnmt.config import ENDS, Config, flatten
+from tfnmt.cli import define_experiment, non_utf8_problems, read_data, resolve_config, run_command
+from tfnmt.config import END_KEYS, Config, flatten
 from tfnmt.data.batching.plan import make_plan
 from tfnmt.data.corpora.catalog import split_name
 from tfnmt.data.corpora.corpus import Corpus
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.prepared import Prepared
 from tfnmt.errors import UsageError
-from tfnmt.progress import say
-from tfnmt.runs.run import Run, home
-from tfnmt.runtime.cluster import is_chief, is_spread
+from tfnmt.progress import log
+from tfnmt.runs.run import Run, base_folder
+from tfnmt.runtime.cluster import is_chief, is_distributed
 from tfnmt.runtime.files import check_folder
-from tfnmt.runtime.startup import import_tensorflow, share_processors
-from tfnmt.training.batch_size import fitting_slots, limit_memory
+from tfnmt.runtime.startup import configure_threads, import_tensorflow
+from tfnmt.training.batch_size import fitting_batch_tokens, limit_memory
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector
@@ -42,111 +42,123 @@ SAMPLES = 5
 
 FLAGS = flags.FlagValues()
 define_experiment(FLAGS)
-flags.DEFINE_string("run_dir", None, "where the run is kept", flag_values=FLAGS)
+flags.DEFINE_string("run_dir", None, "the run folder", flag_values=FLAGS)
 flags.DEFINE_bool(
-    "profile", False, "profile some updates, for TensorBoard's tensorboard-plugin-profile",
+    "profile",
+    False,
+    "profile some steps for TensorBoard (tensorboard-plugin-profile)",
     flag_values=FLAGS,
-)  # fmt: skip
+)
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Trains, or goes on, or says that there is nothing left to do."""
+    """Start a training run, resume it, or report that it has finished."""
     if positional:
-        raise UsageError(f"{positional[0]}: not expected; see --help")
-    config = resolve(values)
-    run_folder = Run(Path(values.run_dir or default_run_dir(values, config)))
-    if problems := not_utf_8([str(run_folder.path)]):  # TensorFlow takes no such names
-        raise UsageError(*(f"--run_dir: {problem}" for problem in problems))
-    if is_chief():
-        check_folder(run_folder.path)
-    if run_folder.begun():
+        raise UsageError(f"{positional[0]}: unexpected argument; see --help")
+    config = resolve_config(values)
+    run = _open_run(values, config)
+    if run.has_checkpoint():
         if config.data.batch_tokens == "auto":
-            config = _with_budget(config, run_folder.config().data.slots)
-        run_folder.check_same(config)
-    if run_folder.finished and run_folder.config() == config:
-        keys = flatten(config)
-        ends = ", ".join(key for key in ENDS if keys[key] is not None)
-        say(
-            f"{run_folder.path}: this training is finished; with a later end ({ends}) it goes on, "
-            "and --run_dir begins another"
-        )
+            config = _with_batch_tokens(config, run.config().data.padded_tokens)
+        run.check_config(config)
+    if run.finished and run.config() == config:
+        _log_finished(run, config)
         return
 
-    corpus, prepared = read_data(values, config, run_folder)
+    corpus, prepared = read_data(values, config, run)
     val = list(corpus.pairs(split_name(config.data, corpus, "val")))
-    _tell_of_empty(val)
+    _log_empty_pairs(val)
     limit_memory()
     if config.data.batch_tokens == "auto":
-        config = _with_budget(config, _find_budget(config, prepared.tokenizer.vocab_size))
+        config = _with_batch_tokens(config, _find_batch_tokens(config, prepared))
     plan = make_plan(config, prepared)
-    share_processors()
+    configure_threads()
     import_tensorflow()
     from tfnmt.training.loop import Training, train
 
     def make_evaluate(transformer: "Transformer") -> "Evaluate":
-        return _evaluator(transformer, config, prepared.tokenizer.model, val)
+        return _make_evaluate(transformer, config, prepared.tokenizer.model, val)
 
-    with run_folder.held() if is_chief() else nullcontext():
-        _enter(run_folder, config, corpus, prepared)
-        training = Training(config, prepared, plan, run_folder, make_evaluate, values.profile)
-        caught = train(training)
+    with run.locked() if is_chief() else nullcontext():
+        _start_or_resume(run, config, corpus, prepared)
+        caught = train(Training(config, prepared, plan, run, make_evaluate, values.profile))
     if caught is not None:
-        say(f"stopped and saved; the same command goes on from there: {_command()}")
+        command = f"python -m tfnmt.train {shlex.join(sys.argv[1:])}"
+        log(f"{run.path}: stopped and saved; resume with the same command: {command}")
         sys.exit(128 + caught)
-    say(f'done; try: python -m tfnmt.translate --model={run_folder.path} "..."')
+    log(f'done; try: python -m tfnmt.translate --model={run.path} "..."')
 
 
-def _enter(run_folder: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
-    """Begins the run, or makes sure that it is the same: another process may have begun it."""
-    name = prepared.folder.name
-    if run_folder.begun():
-        run_folder.check_same(config)
-        run_folder.check_same_text(name)
-    elif is_chief():
-        run_folder.create(config, prepared.tokenizer.model, name, corpus.held_out)
+def _open_run(values: Any, config: Config) -> Run:
+    """Return the run folder after checking that it can be used."""
+    run = Run(Path(values.run_dir or default_run_dir(values, config)))
+    if problems := non_utf8_problems([str(run.path)]):  # TensorFlow does not accept such names
+        raise UsageError(*(f"--run_dir: {problem}" for problem in problems))
     if is_chief():
-        run_folder.go_on_with(config)
-    say(f"the run is kept in {run_folder.path}")
+        check_folder(run.path)
+    return run
 
 
-def _tell_of_empty(val: Sequence[Pair]) -> None:
+def _log_finished(run: Run, config: Config) -> None:
+    keys = flatten(config)
+    ends = " or ".join(key for key in END_KEYS if keys[key] is not None)
+    log(
+        f"{run.path}: training has finished; raise {ends} to continue, or set --run_dir for a new "
+        "run"
+    )
+
+
+def _start_or_resume(run: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
+    """Write a new run folder, or check the existing one: another process may have created it."""
+    name = prepared.folder.name
+    if run.has_checkpoint():
+        run.check_config(config)
+        run.check_data(name)
+    elif is_chief():
+        run.create(config, prepared.tokenizer.model, name, corpus.held_out)
+    if is_chief():
+        run.accept_changes(config)
+    log(f"run folder: {run.path}")
+
+
+def _log_empty_pairs(val: Sequence[Pair]) -> None:
     empty = sum(not all(side.strip() for side in pair) for pair in val)
     if empty:
-        say(
-            f"{empty:,} of {len(val):,} validation pairs have an empty side, and count in its "
-            "BLEU; better leave them out"
+        log(
+            f"validation set: {empty:,} of {len(val):,} pairs have an empty side and count in "
+            "BLEU; remove them"
         )
 
 
-def _with_budget(config: Config, slots: int) -> Config:
-    data = config.data.model_copy(update={"batch_tokens": slots})
+def _with_batch_tokens(config: Config, batch_tokens: int) -> Config:
+    data = config.data.model_copy(update={"batch_tokens": batch_tokens})
     return config.model_copy(update={"data": data})
 
 
-def _find_budget(config: Config, vocab_size: int) -> int:
-    """The number that stands for data.batch_tokens=auto here."""
-    if is_spread():
-        raise UsageError("data.batch_tokens: auto is for one host; give several the same number")
-    say("measuring what a batch takes of the memory")
-    slots = fitting_slots(config, vocab_size)
-    say(f"data.batch_tokens={slots}")
-    return slots
+def _find_batch_tokens(config: Config, prepared: Prepared) -> int:
+    """Measure the value of data.batch_tokens=auto on this machine."""
+    if is_distributed():
+        raise UsageError("data.batch_tokens=auto: needs a single host; set the same number on all")
+    log("measuring the memory of a batch")
+    batch_tokens = fitting_batch_tokens(config, prepared.tokenizer.vocab_size)
+    log(f"data.batch_tokens={batch_tokens}")
+    return batch_tokens
 
 
 def default_run_dir(values: Any, config: Config) -> Path:
-    """runs/<dataset>-<source>-<target>, the dataset of own text being its file's name."""
+    """Return runs/<dataset>-<source>-<target>. The first file of custom data names the dataset."""
     data = config.data
-    # One's own text, under whatever preset, is not the preset's corpus.
+    # Custom data is not the corpus of the preset, whatever preset is used with it.
     name = Path(data.train[0]).stem if data.train else values.dataset or Path(values.config).stem
-    return home() / "runs" / f"{name}-{data.source}-{data.target}"
+    return base_folder() / "runs" / f"{name}-{data.source}-{data.target}"
 
 
-def _evaluator(
+def _make_evaluate(
     transformer: "Transformer", config: Config, tokenizer_model: bytes, val: list[tuple[str, str]]
 ) -> "Evaluate":
-    """Validation by the very Translator that will be exported."""
+    """Build the validation, which uses the same Translator as an export."""
     from tfnmt.decoding.inspector import Inspector
-    from tfnmt.decoding.lines import best, translate_lines, windows
+    from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
     from tfnmt.decoding.translator import Translator
     from tfnmt.evaluation.metrics import bleu
     from tfnmt.training.validation import Validation
@@ -156,28 +168,24 @@ def _evaluator(
     sources, references = zip(*val, strict=True)
 
     def evaluate() -> Validation:
-        answers = translate_lines(best(translator.translate), windows(sources))
-        translations = [answer.best.text for answer in answers]
+        results = translate_lines(best_translations(translator.translate), read_windows(sources))
+        translations = [result.best.text for result in results]
         samples = list(zip(sources, translations, references, strict=True))[:SAMPLES]
-        picture = _draw_attention(inspector, sources[0], references[0])
-        return Validation(bleu(translations, references), samples, picture)
+        figure = _draw_attention(inspector, sources[0], references[0])
+        return Validation(bleu(translations, references), samples, figure)
 
     return evaluate
 
 
 def _draw_attention(inspector: "Inspector", source: str, target: str) -> bytes:
-    """Where the last decoder layer looks in a source while it reads the target, as PNG."""
+    """Draw the cross-attention of the last decoder layer for one pair, as PNG."""
     from tfnmt.plots.attention import draw_attention
     from tfnmt.plots.style import to_png
 
-    seen = inspector.look(source, target)
+    maps = inspector.attention_maps(source, target)
     title = "cross-attention of the last layer"
-    return to_png(draw_attention(seen.cross[-1], seen.target, seen.source, title))
-
-
-def _command() -> str:
-    return f"python -m tfnmt.train {shlex.join(sys.argv[1:])}"
+    return to_png(draw_attention(maps.cross[-1], maps.target, maps.source, title))
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

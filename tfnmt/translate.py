@@ -1,26 +1,27 @@
-"""Translates text.
+"""Translate text.
 
     python -m tfnmt.translate [--model=RUN_OR_EXPORT] "a sentence" "another one"
     python -m tfnmt.translate < lines.en > lines.de
     python -m tfnmt.translate --input=lines.en --output=lines.de [--resume]
 
-A line in, a line out, in order. Without --model the newest finished run translates. Text that
-begins with a dash comes after --. --json and --nbest write a JSON object a line: translations with
-score and the log probability of each piece, whether the line was cut, and what looks wrong.
+Each input line gives one output line, in order. Without --model, the newest finished run in ./runs
+translates. Put -- before text that begins with a dash. --json and --nbest write one JSON object per
+line: translations with their score and the log probability of each token, whether the line was
+truncated, and quality warnings.
 """
 
 import json
 import math
 import sys
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from absl import flags
 
-from tfnmt.cli import define_search, not_utf_8, run, search_changes
+from tfnmt.cli import decoding_changes, define_decoding, non_utf8_problems, run_command
 from tfnmt.config import SamplingConfig
 from tfnmt.data.corpora.text_files import (
     check_output,
@@ -31,226 +32,283 @@ from tfnmt.data.corpora.text_files import (
 )
 from tfnmt.errors import UsageError
 from tfnmt.loading.models import ExportModel, RunModel, find_model
-from tfnmt.progress import NotedLines, bar, say
-from tfnmt.runtime.files import GrowingFile, is_special, write_lines
-from tfnmt.runtime.startup import expect_few_rows, share_processors
+from tfnmt.progress import LineNotes, log, progress_bar
+from tfnmt.runtime.files import ResumableFile, is_stream, write_lines
+from tfnmt.runtime.startup import configure_for_single_sentences, configure_threads
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.lines import Answer, Answering
+    from tfnmt.decoding.lines import BatchTranslator, Translation
 
 FLAGS = flags.FlagValues()
-for _name, _text in (
+for _name, _help in (
     ("model", "a run or an export"),
     ("input", "a file of lines to translate"),
-    ("output", "the file to write them to"),
-    ("prefix", "what every translation begins with"),
+    ("output", "the file to write the translations to"),
+    ("prefix", "text that every translation begins with"),
 ):
-    flags.DEFINE_string(_name, None, _text, flag_values=FLAGS)
-for _name, _text in (
-    ("resume", "go on with an --output that was not finished"),
+    flags.DEFINE_string(_name, None, _help, flag_values=FLAGS)
+for _name, _help in (
+    ("resume", "resume an --output that was not finished"),
     ("scores", "write SCORE TAB TRANSLATION"),
-    ("json", "write a JSON object a line"),
-    ("split_sentences", "translate a line sentence by sentence"),
-    ("sample", "draw translations instead of searching for the best"),
+    ("json", "write a JSON object per line"),
+    ("split_sentences", "translate each line sentence by sentence"),
+    ("sample", "sample translations instead of searching for the best ones"),
 ):
-    flags.DEFINE_bool(_name, False, _text, flag_values=FLAGS)
+    flags.DEFINE_bool(_name, False, _help, flag_values=FLAGS)
 flags.DEFINE_integer(
-    "nbest", None, "the N best translations of each line, as JSON", 1, flag_values=FLAGS
+    "nbest", None, "write the N best translations of each line, as JSON", 1, flag_values=FLAGS
 )
 flags.DEFINE_float(
-    "temperature", None, "of --sample: below 1 plays safe, above dares", 1e-6, flag_values=FLAGS
-)
-flags.DEFINE_integer(
-    "top_k", None, "of --sample: only the K likeliest pieces", 1, flag_values=FLAGS
-)
-flags.DEFINE_float(
-    "top_p", None, "of --sample: only the likeliest with so much probability together", 1e-6, 1.0,
+    "temperature",
+    None,
+    "for --sample: below 1 gives safer translations, above 1 more varied ones",
+    1e-6,
     flag_values=FLAGS,
-)  # fmt: skip
-flags.DEFINE_integer("seed", 1, "of --sample", 0, flag_values=FLAGS)
-define_search(FLAGS)
+)
+flags.DEFINE_integer(
+    "top_k", None, "for --sample: only the K most probable tokens", 1, flag_values=FLAGS
+)
+flags.DEFINE_float(
+    "top_p",
+    None,
+    "for --sample: only the most probable tokens with this total probability",
+    1e-6,
+    1.0,
+    flag_values=FLAGS,
+)
+flags.DEFINE_integer("seed", 1, "for --sample: random seed", 0, flag_values=FLAGS)
+define_decoding(FLAGS)
 
 SAMPLING = ("temperature", "top_k", "top_p")
 
 
 def main(values: Any, positional: list[str]) -> None:
-    """Translates what is given as arguments, in a file, or on stdin."""
+    """Translate the arguments, a file, or stdin."""
     _check(values, positional)
-    if values.input:
-        check_readable(Path(values.input))
-    check_output(values.output, values.input)
-    model = find_model(values.model, search_changes(values))
+    model = find_model(values.model, decoding_changes(values))
     _check_model(values, model)
-    if positional or (not values.input and _stdin().isatty()):
-        expect_few_rows()
-    else:
-        share_processors()
-    if values.output is None or is_special(Path(values.output)):
-        lines = _lines(positional, values.input)
-        write_lines(_translate(values, model, lines, 0), values.output)
-    else:
-        _write_file(values, model, positional)
-
-
-def _write_file(values: Any, model: RunModel | ExportModel, texts: list[str]) -> None:
-    """Translates to a file, or goes on with it."""
-    file, job = GrowingFile(Path(values.output)), _job(values, model)
-    if values.resume and file.finished:
-        _check_finished(file.path, Path(values.input))
-        say(f"{file.path}: this translation is finished; without --resume it is made anew")
+    if _is_finished(values):
         return
-    with file.held():
-        done = file.resume(job) if values.resume else file.begin(job)
-        if done:
-            say(f"{done:,} lines are done")
-        with closing(_translate(values, model, _lines(texts, values.input), done)) as lines:
-            file.write(lines)
+    if positional or (not values.input and _stdin().isatty()):
+        configure_for_single_sentences()
+    else:
+        configure_threads()
+    with _output(values, model) as (done, write):
+        translator = _load(values, model)
 
-
-def _check_finished(output: Path, source: Path) -> None:
-    """Refuses to take for finished what was made of another text; of a model nothing is left."""
-    if source.stat().st_mtime_ns > output.stat().st_mtime_ns:
-        raise UsageError(
-            f"--resume: {source} is newer than {output}, which is finished; translate it anew "
-            "without --resume, or to another --output"
+        from tfnmt.decoding.lines import (
+            read_windows,
+            sentence_splitter,
+            stream_windows,
+            translate_lines,
+            whole_line,
         )
+
+        notes = _Notes(model.config.decoding.max_source_length)
+        lines = islice(notes.check_sources(_lines(positional, values.input)), done, None)
+        windows = read_windows(lines) if values.input else stream_windows(lines)
+        language = model.config.data.source
+        split = sentence_splitter(language) if values.split_sentences else whole_line
+        translations = translate_lines(translator, windows, split, done)
+        translations = _with_progress_bar(values, translations, done)
+        with closing(notes), closing(_format_all(values, translations, notes, done)) as output:
+            write(output)
 
 
 def _check(values: Any, positional: list[str]) -> None:
-    """What is contradictory is said at once."""
+    """Check flags that contradict each other, then the files."""
     problems = []
     if positional and values.input:
-        problems.append("--input: give a file or texts, not both")
+        problems.append("--input: not together with texts; give either of them")
     if values.resume and not (values.input and values.output):
-        problems.append("--resume: goes with --input and --output")
-    if values.resume and values.input and is_special(Path(values.input)):
-        problems.append(f"--resume: {values.input} cannot be read again from the beginning")
+        problems.append("--resume: needs --input and --output")
+    if values.resume and values.input and is_stream(Path(values.input)):
+        problems.append(f"--resume: {values.input} is a stream; copy it to a file")
     if not values.sample:
         given = [name for name in (*SAMPLING, "seed") if values[name].present]
-        problems += [f"--{name}: goes with --sample" for name in given]
+        problems += [f"--{name}: needs --sample" for name in given]
     if values.temperature is not None and not math.isfinite(values.temperature):
-        problems.append(f"--temperature={values.temperature}: not a number to divide by")
+        problems.append(f"--temperature={values.temperature}: not finite; try 0.8")
     if values.nbest and values.sample:
         problems.append("--nbest: not with --sample; sample again with another --seed")
     if values.nbest and values.nbest > 1 and values.split_sentences:
-        problems.append("--nbest: not with --split_sentences; sentences have their own lists")
+        problems.append(
+            "--nbest: not with --split_sentences; each sentence has its own n-best list"
+        )
     if values.prefix and values.split_sentences:
         problems.append("--prefix: not with --split_sentences; it would begin every sentence")
-    problems += not_utf_8([*positional, values.prefix or ""])
+    problems += non_utf8_problems([*positional, values.prefix or ""])
     if values.scores and (values.json or values.nbest):
-        problems.append("--scores: not with --json or --nbest, which write scores anyway")
+        problems.append("--scores: not with --json or --nbest, whose output contains the scores")
     if problems:
         raise UsageError(*problems)
+    if values.input:
+        check_readable(Path(values.input))
+    check_output(values.output, values.input)
 
 
 def _check_model(values: Any, model: RunModel | ExportModel) -> None:
-    """What the model cannot do is said before it is loaded."""
+    """Check that the model supports the flags, before it is loaded."""
     beam_size = model.config.decoding.beam_size
     if values.nbest and values.nbest > beam_size:
         raise UsageError(
-            f"--nbest={values.nbest}: the beam has {beam_size} hypotheses; widen it by --beam_size"
+            f"--nbest={values.nbest}: larger than the beam ({beam_size}); "
+            f"use --beam_size={values.nbest}"
         )
     if isinstance(model, ExportModel):
-        fixed = [f"--{name}: an export does not know it; give the run"
-                 for name in ("sample", "prefix") if values[name].value]  # fmt: skip
-        if fixed:
-            raise UsageError(*fixed)
+        unsupported = [name for name in ("sample", "prefix") if values[name].value]
+        if unsupported:
+            raise UsageError(
+                *(f"--{name}: not supported for exports; pass the run" for name in unsupported)
+            )
 
 
-def _translate(
-    values: Any, model: RunModel | ExportModel, lines: Iterable[str], done: int
-) -> Generator[str, None, None]:
-    """The lines to write for all lines but those that are done."""
-    answering = _answering(values, model)
-
-    from tfnmt.decoding.lines import arriving, by_sentences, translate_lines, whole, windows
-
-    split = by_sentences(model.config.data.source) if values.split_sentences else whole
-    longest = model.config.decoding.max_source_length
-    cut = NotedLines(
-        f"longer than {longest} pieces (decoding.max_source_length), cut there",
-        "--split_sentences translates sentence by sentence",
-    )
-    replaced = NotedLines(
-        "has U+FFFD, which is read where bytes are not UTF-8",
-        "convert such text, with iconv for instance",
-    )
-    rest = islice(_noting(replaced, lines), done, None)
-    text = windows(rest) if values.input else arriving(rest)
-    answers = translate_lines(answering, text, split, done)
-    if values.input and values.output:
-        path = Path(values.input)
-        total = None if is_special(path) else _count_lines(path) - done
-        answers = bar(answers, "translating", "lines", total)
-    with closing(replaced), closing(cut):
-        for number, answer in enumerate(answers, start=done + 1):
-            if answer.truncated:
-                cut.note(number)
-            yield _shown(values, answer)
+def _is_finished(values: Any) -> bool:
+    """Return whether --resume finds a finished output; says so."""
+    if not values.resume:
+        return False
+    output, source = ResumableFile(Path(values.output)), Path(values.input)
+    if not output.finished:
+        return False
+    if source.stat().st_mtime_ns > output.path.stat().st_mtime_ns:
+        raise UsageError(
+            f"--resume: {source} is newer than the finished {output.path}; translate without "
+            "--resume, or to another --output"
+        )
+    log(f"{output.path}: already finished; translate without --resume to overwrite it")
+    return True
 
 
-def _noting(replaced: NotedLines, lines: Iterable[str]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        if "\ufffd" in line:
-            replaced.note(number)
-        yield line
+Write = Callable[[Iterable[str]], None]
 
 
-def _answering(values: Any, model: RunModel | ExportModel) -> "Answering":
-    """The way to translate that the flags ask for."""
+@contextmanager
+def _output(values: Any, model: RunModel | ExportModel) -> Iterator[tuple[int, Write]]:
+    """Open the output; yields the number of lines that it has and a function that writes more."""
+    if values.output is None or is_stream(Path(values.output)):
+        yield 0, lambda lines: write_lines(lines, values.output)
+        return
+    file, job = ResumableFile(Path(values.output)), _job(values, model)
+    with file.locked():
+        done = file.resume(job) if values.resume else file.start(job)
+        if done:
+            log(f"{values.output}: resuming after line {done:,}")
+        yield done, file.write
+
+
+def _load(values: Any, model: RunModel | ExportModel) -> "BatchTranslator":
+    """Load the model and return the kind of translator that the flags select."""
     if isinstance(model, ExportModel):
         graphs = model.load()
     else:
         graphs = model.load(values.prefix or "", _sampling(values))
 
-    from tfnmt.decoding.lines import again, best, sampled, several
+    from tfnmt.decoding.lines import (
+        best_translations,
+        nbest_translations,
+        sampled_translations,
+        with_log_probs,
+    )
 
     if values.nbest:
-        return several(graphs, values.nbest)
-    name = "alone" if "alone" in graphs and not values.input else "serving_default"
-    answering = best(graphs[name])
+        return nbest_translations(graphs, values.nbest)
+    name = "single" if "single" in graphs and not values.input else "serving_default"
+    translator = best_translations(graphs[name])
     if values.sample:
-        answering = sampled(graphs["sample"], model.config.decoding.longest, values.seed)
-    return again(answering, graphs["align"]) if values.json else answering
+        longest = model.config.decoding.max_translation_length
+        translator = sampled_translations(graphs["sample"], longest, values.seed)
+    return with_log_probs(translator, graphs["align"]) if values.json else translator
 
 
 def _sampling(values: Any) -> SamplingConfig:
-    asked = {name: values[name].value for name in SAMPLING}
-    return SamplingConfig(**{name: value for name, value in asked.items() if value is not None})
+    given = {name: values[name].value for name in SAMPLING}
+    return SamplingConfig(**{name: value for name, value in given.items() if value is not None})
 
 
-def _shown(values: Any, answer: "Answer") -> str:
+class _Notes:
+    """Notes about lines, reported at the end."""
+
+    def __init__(self, max_source_length: int) -> None:
+        self.replaced = LineNotes(
+            "contains U+FFFD, the replacement for bytes that are not UTF-8",
+            "convert the text to UTF-8, for example with iconv",
+        )
+        self.truncated = LineNotes(
+            f"longer than {max_source_length} tokens (decoding.max_source_length), truncated",
+            "--split_sentences translates sentence by sentence",
+        )
+
+    def check_sources(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines and note those with replacement characters."""
+        for number, line in enumerate(lines, start=1):
+            if "\ufffd" in line:
+                self.replaced.add(number)
+            yield line
+
+    def close(self) -> None:
+        """Report the notes on stderr."""
+        self.truncated.close()
+        self.replaced.close()
+
+
+def _with_progress_bar(
+    values: Any, translations: Iterator["Translation"], done: int
+) -> Iterator["Translation"]:
+    """Show a progress bar if a file is translated into a file."""
+    if not (values.input and values.output):
+        return translations
+    path = Path(values.input)
+    total = None if is_stream(path) else _count_lines(path) - done
+    return progress_bar(translations, "translating", "lines", total)
+
+
+def _format_all(
+    values: Any, translations: Iterable["Translation"], notes: _Notes, done: int
+) -> Generator[str, None, None]:
+    """Yield the output lines, and note the lines that were truncated."""
+    for number, translation in enumerate(translations, start=done + 1):
+        if translation.truncated:
+            notes.truncated.add(number)
+        yield _format(values, translation)
+
+
+def _format(values: Any, translation: "Translation") -> str:
+    """Return the output line of a translation."""
     if values.json or values.nbest:
         return json.dumps(
             {
                 "translations": [
-                    {"text": text, "score": round(score, 4),
-                     "token_log_probs": [round(log_prob, 4) for log_prob in log_probs]}
-                    for text, score, log_probs in answer.hypotheses
+                    {
+                        "text": text,
+                        "score": round(score, 4),
+                        "token_log_probs": [round(log_prob, 4) for log_prob in log_probs],
+                    }
+                    for text, score, log_probs in translation.hypotheses
                 ],
-                "truncated": answer.truncated,
-                "warnings": answer.warnings,
+                "truncated": translation.truncated,
+                "warnings": translation.warnings,
             },
             ensure_ascii=False,
-        )  # fmt: skip
-    return f"{answer.best.score:.4f}\t{answer.best.text}" if values.scores else answer.best.text
+        )
+    best = translation.best
+    return f"{best.score:.4f}\t{best.text}" if values.scores else best.text
 
 
 def _lines(texts: list[str], path: str | None) -> Iterable[str]:
-    """What to translate."""
+    """Return the lines to translate: the arguments, a file, or stdin."""
     if texts:
         return texts
     if path is not None:
         return read_lines(Path(path), errors="replace")
     if _stdin().isatty():
-        say("reading lines from the terminal; Ctrl-D ends them")
-    # Not sys.stdin.buffer: a thread that waits there would not let Python end.
+        log("reading lines from the terminal; end with Ctrl-D")
+    # Not sys.stdin.buffer: a thread that waits there would keep Python from exiting.
     stdin = open(_stdin().fileno(), "rb", closefd=False)  # noqa: SIM115
     return decode_lines(stdin, "stdin", errors="replace")
 
 
 def _stdin() -> TextIO:
-    if sys.stdin is None:  # as a daemon may be started
+    if sys.stdin is None:  # possible for a daemon
         raise UsageError("stdin: closed; give texts or --input")
     return sys.stdin
 
@@ -261,7 +319,7 @@ def _count_lines(path: Path) -> int:
 
 
 def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
-    """What decides the lines of an output."""
+    """Return everything that decides the lines of an output."""
     keys = ("json", "nbest", "scores", "split_sentences", "sample", "prefix", "seed", *SAMPLING)
     job: dict[str, Any] = {f"--{key}": values[key].value for key in keys}
     job |= {"model": model.name, "step": model.step, "input": values.input}
@@ -272,4 +330,4 @@ def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(main, FLAGS, __doc__)
+    run_command(main, FLAGS, __doc__)

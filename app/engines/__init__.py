@@ -1,1 +1,1 @@
-"""What answers: an exported model in this process, or one behind TensorFlow Serving."""
+"""Engines run the signatures of an exported model: in this process or in TensorFlow Serving."""

@@ -1,4 +1,4 @@
-"""The one interface between the application and a model: the signatures of an export."""
+"""The interface between the application and a model: the signatures of an export."""
 
 import json
 from abc import ABC, abstractmethod
@@ -6,28 +6,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 Mode = Literal["beam", "greedy"]
 Columns = Mapping[str, Sequence[str]]
-"""Inputs or outputs of a signature by name, a row per text."""
+"""Inputs or outputs of a signature by name, one row per text."""
 
+# The names of signatures, their outputs and PADDING_SCORE repeat definitions of tfnmt. The
+# application deliberately does not import tfnmt: these names are the interface of an export.
 SIGNATURES = ("serving_default", "greedy", "nbest", "align", "attention", "info")
-NOT_FOUND = -1e9
-"""The score of what `nbest` did not find."""
+PADDING_SCORE = -1e9
+"""Score of the entries that pad an n-best list of `nbest` to the length of the other lists."""
+
+TOKEN_OUTPUTS = ("source_tokens", "target_tokens", "source_length", "target_length")
+"""Outputs that `align` and `attention` have in common."""
 
 
 class Limits(BaseModel):
-    """In pieces, the end mark counted."""
+    """Limits of a model, in tokens including EOS."""
 
-    max_source_length: int
-    max_translation_length: int
-    longest_trained: int
-    beam_size: int
+    max_source_length: int = Field(
+        description="maximum number of source tokens per sentence; longer sentences are truncated"
+    )
+    max_translation_length: int = Field(
+        description="maximum number of tokens in the translation of a sentence"
+    )
+    longest_trained: int = Field(
+        description="maximum number of tokens per sentence in the training data"
+    )
+    beam_size: int = Field(description="number of hypotheses in beam search")
 
 
-class Card(BaseModel):
-    """What a model says of itself, as far as the application needs it."""
+class ModelCard(BaseModel):
+    """The fields of a model card that the application uses."""
 
     source: str
     target: str
@@ -35,14 +46,14 @@ class Card(BaseModel):
 
 
 class Alternative(NamedTuple):
-    """A translation and the model's score of it."""
+    """A translation and its model score."""
 
     text: str
     score: float
 
 
 class Translation(NamedTuple):
-    """The best translation of a text, and others, best first."""
+    """The best translation of a text, and alternatives in descending order of score."""
 
     text: str
     score: float
@@ -51,7 +62,7 @@ class Translation(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A text and a translation of it."""
+    """A text and its translation."""
 
     text: str
     translation: str
@@ -59,17 +70,17 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which pieces of a text each piece of its translation looked at; end marks are included."""
+    """Attention of each target token to the source tokens, EOS included."""
 
-    source: list[str]
-    target: list[str]
-    attention: list[list[float]]
-    log_probs: list[float]
+    source: list[str]  # S tokens
+    target: list[str]  # T tokens
+    attention: list[list[float]]  # [T, S]
+    log_probs: list[float]  # [T]
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The weights of every layer and head, [L][H][rows][columns], by kind."""
+    """Attention weights of all layers and heads by kind, [L, H, rows, columns]."""
 
     source: list[str]
     target: list[str]
@@ -77,38 +88,59 @@ class Attention:
 
 
 class Engine(ABC):
-    """A model that can be asked; how, is up to those below."""
+    """Runs the signatures of one model. Subclasses implement the call."""
 
-    lanes: int
-    """How many batches it works on at a time."""
+    parallel_streams: int
+    """Number of batches that the engine runs in parallel."""
 
     @abstractmethod
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
-        """Asks a signature: a column per input, a column per output."""
+        """Run a signature.
+
+        Args:
+            signature: Name of the signature.
+            columns: Inputs by name, one row per text.
+
+        Returns:
+            Outputs by name, one row per text.
+
+        Raises:
+            ApiError: The model cannot answer.
+        """
 
     @abstractmethod
     async def version(self) -> str:
-        """Which version answers now; raises UnavailableError where none does."""
+        """Return the version that answers now; raise UnavailableError if there is none."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Lets go of what it holds."""
+        """Release the resources of the engine."""
 
-    async def info(self) -> Card:
-        """The model card."""
+    async def info(self) -> ModelCard:
+        """Return the model card."""
         columns = await self.call("info", {"text": [""]})
-        return Card.model_validate(json.loads(columns["card"][0]))
+        return ModelCard.model_validate(json.loads(columns["card"][0]))
 
     async def translate(
         self, texts: Sequence[str], mode: Mode, alternatives: int = 0
     ) -> list[Translation]:
-        """One translation per text; alternatives come of a beam alone."""
+        """Translate texts of one sentence each.
+
+        Args:
+            texts: The sentences.
+            mode: The search algorithm.
+            alternatives: Maximum number of alternatives per sentence. More than 0 always uses
+                beam search.
+
+        Returns:
+            One translation per text.
+        """
         if alternatives:
             columns = await self.call("nbest", {"text": texts})
-            found = zip(columns["translations"], columns["scores"], strict=True)
+            lists = zip(columns["translations"], columns["scores"], strict=True)
             return [
-                _best(texts, scores, truncated, alternatives)
-                for (texts, scores), truncated in zip(found, columns["truncated"], strict=True)
+                _from_nbest(texts, scores, truncated, alternatives)
+                for (texts, scores), truncated in zip(lists, columns["truncated"], strict=True)
             ]
         signature = "greedy" if mode == "greedy" else "serving_default"
         columns = await self.call(signature, {"text": texts})
@@ -116,45 +148,44 @@ class Engine(ABC):
         return [Translation(*row) for row in rows]
 
     async def align(self, pairs: Sequence[Pair]) -> list[Alignment]:
-        """The alignments of given translations."""
+        """Force-decode the translations and return their alignments, one per pair."""
         columns = await self.call("align", _columns(pairs))
         return [
             Alignment(
-                source[:sources],
-                target[:targets],
-                [weights[:sources] for weights in attention[:targets]],
-                log_probs[:targets],
+                source[:source_length],
+                target[:target_length],
+                [weights[:source_length] for weights in attention[:target_length]],
+                log_probs[:target_length],
             )
-            for source, target, sources, targets, attention, log_probs in _rows(
-                columns,
-                "source_pieces", "target_pieces", "source_length", "target_length",
-                "attention", "token_log_probs",
+            for source, target, source_length, target_length, attention, log_probs in _rows(
+                columns, *TOKEN_OUTPUTS, "attention", "token_log_probs"
             )
-        ]  # fmt: skip
+        ]
 
     async def attention(self, pairs: Sequence[Pair]) -> list[Attention]:
-        """Attention weights while given translations are read."""
+        """Force-decode the translations and return their attention weights, one per pair."""
         columns = await self.call("attention", _columns(pairs))
         return [
             Attention(
-                source[:sources],
-                target[:targets],
+                source[:source_length],
+                target[:target_length],
                 {
-                    "encoder": _cut(encoder, sources, sources),
-                    "decoder": _cut(decoder, targets, targets),
-                    "cross": _cut(cross, targets, sources),
+                    "encoder": _unpad(encoder, source_length, source_length),
+                    "decoder": _unpad(decoder, target_length, target_length),
+                    "cross": _unpad(cross, target_length, source_length),
                 },
             )
-            for source, target, sources, targets, encoder, decoder, cross in _rows(
-                columns,
-                "source_pieces", "target_pieces", "source_length", "target_length",
-                "encoder", "decoder", "cross",
+            for source, target, source_length, target_length, encoder, decoder, cross in _rows(
+                columns, *TOKEN_OUTPUTS, "encoder", "decoder", "cross"
             )
-        ]  # fmt: skip
+        ]
 
 
-def _best(texts: list[str], scores: list[float], truncated: bool, alternatives: int) -> Translation:
-    found = [Alternative(*one) for one in zip(texts, scores, strict=True) if one[1] > NOT_FOUND]
+def _from_nbest(
+    texts: list[str], scores: list[float], truncated: bool, alternatives: int
+) -> Translation:
+    entries = zip(texts, scores, strict=True)
+    found = [Alternative(*entry) for entry in entries if entry[1] > PADDING_SCORE]
     return Translation(*found[0], truncated, tuple(found[1 : alternatives + 1]))
 
 
@@ -169,6 +200,6 @@ def _rows(columns: dict[str, list[Any]], *names: str) -> Any:
     return zip(*(columns[name] for name in names), strict=True)
 
 
-def _cut(layers: Any, rows: int, columns: int) -> list[list[list[list[float]]]]:
-    """Without the padding."""
+def _unpad(layers: Any, rows: int, columns: int) -> list[list[list[list[float]]]]:
+    """Remove the padding from weights [L, H, padded rows, padded columns]."""
     return [[[row[:columns] for row in head[:rows]] for head in layer] for layer in layers]

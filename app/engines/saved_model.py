@@ -1,4 +1,4 @@
-"""An exported model in this process."""
+"""An exported model that runs in this process."""
 
 import asyncio
 import os
@@ -10,40 +10,53 @@ from typing import Any
 
 from app.engines.engine import SIGNATURES, Columns, Engine
 from app.errors import UserError
-from app.processors import PROCESSORS
 
-SETTINGS = {
+# CPU_COUNT, find_version() and _silence_stderr() repeat code of tfnmt. The application
+# deliberately does not import tfnmt: it must run where only an export is installed.
+CPU_COUNT = len(os.sched_getaffinity(0))
+"""CPUs that this process may use, which can be fewer than the machine has."""
+
+ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    # A call of oneDNN's kernels costs more than it saves on few rows: docs/app.md.
+    # With few rows, a call of a oneDNN kernel costs more than it saves.
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }
+"""Environment variables for TensorFlow, unless they are set already."""
 
-
-NICER = 5
-"""How much nicer a model's threads are than the one that takes requests: a third of its share."""
+NICENESS = 5
+"""Added to the niceness of a model's threads. They get a third of the CPU share of the thread that
+accepts requests."""
 
 
 class SavedModelEngine(Engine):
-    """Runs the signatures in threads, for TensorFlow lets go of Python while it works."""
+    """Runs the signatures in threads. TensorFlow releases the GIL while it computes."""
 
-    def __init__(self, path: Path, lanes: int) -> None:
-        """`path` is one version's folder."""
-        self.lanes = lanes
+    def __init__(self, path: Path, parallel_streams: int) -> None:
+        """Load the model.
+
+        Args:
+            path: Folder of one version of an export.
+            parallel_streams: Number of threads, each of which runs one batch at a time.
+
+        Raises:
+            UserError: The model cannot be loaded.
+        """
+        self.parallel_streams = parallel_streams
         self._version = path.name
-        self._threads = ThreadPoolExecutor(lanes, "model", initializer=_step_back)
+        self._threads = ThreadPoolExecutor(parallel_streams, "model", initializer=_lower_priority)
         self._signatures = self._threads.submit(_load, path).result()
 
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
-        """Asks a signature."""
+        """Run a signature in a thread; see `Engine.call`."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._run, signature, columns)
 
     async def version(self) -> str:
-        """The one that was loaded."""
+        """Return the version that was loaded."""
         return self._version
 
     async def close(self) -> None:
-        """Lets go of the threads."""
+        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
@@ -51,36 +64,44 @@ class SavedModelEngine(Engine):
 
         inputs = {name: tf.constant(texts, tf.string) for name, texts in columns.items()}
         outputs = self._signatures[signature](**inputs)
-        return {name: _plain(output.numpy().tolist()) for name, output in outputs.items()}
+        return {name: _decode_strings(output.numpy().tolist()) for name, output in outputs.items()}
 
 
-def _step_back() -> None:
-    """Lets whoever takes requests in, refuses and answers go first where processors are short.
+def _lower_priority() -> None:
+    """Lower the priority of this thread, so that requests are accepted while all CPUs are busy.
 
-    On Linux a priority is a thread's own; those that TensorFlow starts from this one inherit it.
+    On Linux each thread has its own priority. Threads that TensorFlow starts from it inherit it.
     """
-    os.nice(NICER)
+    os.nice(NICENESS)
 
 
-def share_processors() -> None:
-    """A thread an operation: what works side by side, lanes and halves, keeps the processors busy.
+def configure_threads() -> None:
+    """Run each operation in one thread, and as many operations in parallel as there are CPUs.
 
-    The operations of a sentence are small: to spread one over processors costs more than it saves.
+    The operations of a sentence are small. To split one between CPUs costs more than it saves.
+    Parallel streams, and the two halves of a large batch, keep the CPUs busy.
     """
     threading = _import_tensorflow().config.threading
     threading.set_intra_op_parallelism_threads(1)
-    threading.set_inter_op_parallelism_threads(PROCESSORS)
+    threading.set_inter_op_parallelism_threads(CPU_COUNT)
 
 
 def find_version(folder: Path) -> Path:
-    """The folder of a version: the one given, or the highest number below it."""
+    """Return the folder of a version of an export.
+
+    Args:
+        folder: Folder of one version, or a model base path, of which the highest version is used.
+
+    Raises:
+        UserError: There is no exported model.
+    """
     if (folder / "saved_model.pb").is_file():
         return folder
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give one that tfnmt.export has written")
+        raise UserError(f"{folder}: no such folder; pass a folder written by tfnmt.export")
     versions = [path for path in folder.iterdir() if _is_version(path)]
     if not versions:
-        raise UserError(f"{folder}: holds no exported model; write one with tfnmt.export")
+        raise UserError(f"{folder}: contains no exported model; write one with tfnmt.export")
     return max(versions, key=lambda path: int(path.name))
 
 
@@ -91,47 +112,49 @@ def _is_version(path: Path) -> bool:
 def _load(path: Path) -> Any:
     tf = _import_tensorflow()
     try:
-        with _silent_stderr():
+        with _silence_stderr():
             signatures = tf.saved_model.load(str(path)).signatures
-    except Exception as error:  # TensorFlow raises whatever its parts raise
+    except Exception as error:  # TensorFlow documents no exception types
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: cannot be loaded: {reason}; export the run again") from error
     missing = [name for name in SIGNATURES if name not in signatures]
     if missing:
         names = ", ".join(missing)
-        raise UserError(f"{path}: lacks the signatures {names}; export the run again")
+        raise UserError(f"{path}: signatures are missing: {names}; export the run again")
     return signatures
 
 
 def _import_tensorflow() -> Any:
-    for name, value in SETTINGS.items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        with _silent_stderr():
+        with _silence_stderr():
             import tensorflow as tf
-            import tensorflow_text  # noqa: F401  its operations are registered by the import
+            import tensorflow_text  # noqa: F401  the import registers its operations
     except ImportError as error:
         raise UserError(
-            f"--model: {error.name} is not installed; install it, or name a server by --backend"
+            f"--model: {error.name} is not installed; install it, or use --backend=URL"
         ) from error
     return tf
 
 
 @contextmanager
-def _silent_stderr() -> Iterator[None]:
-    """Descriptor 2 goes nowhere for a while: C++ code writes to it whatever the log level."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+def _silence_stderr() -> Iterator[None]:
+    """Discard output to descriptor 2. C++ code writes there regardless of the log level."""
+    saved, null_device = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(null_device, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null_device)
 
 
-def _plain(value: Any) -> Any:
-    """Strings for bytes, however deep."""
+def _decode_strings(value: Any) -> Any:
+    """Replace bytes by strings in nested lists."""
     if isinstance(value, list):
-        return value if value and isinstance(value[0], float | bool) else list(map(_plain, value))
+        # Only lists of strings are copied: lists of attention weights are large.
+        numbers = value and isinstance(value[0], float | bool)
+        return value if numbers else list(map(_decode_strings, value))
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

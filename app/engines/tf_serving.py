@@ -1,4 +1,4 @@
-"""A model behind TensorFlow Serving, over REST."""
+"""A model in TensorFlow Serving, over REST."""
 
 import re
 from typing import Any
@@ -8,93 +8,107 @@ import httpx
 from app.engines.engine import Columns, Engine
 from app.errors import ApiError, DeadlineError, UnavailableError, UsageError
 
-URL = re.compile(r"https?://[^/?#]+/v1/models/([^/:?#]+)(/versions/\d+|/labels/[^/:?#]+)?/?")
+MODEL_URL = re.compile(r"https?://[^/?#]+/v1/models/([^/:?#]+)(/versions/\d+|/labels/[^/:?#]+)?/?")
 
 LABEL = "/labels/"
 
-LANES = 8
-"""Requests at a time: enough for the server to make batches of, too few to fill its queue."""
+PARALLEL_STREAMS = 8
+"""Parallel requests: enough for the server to form batches, too few to fill its queue."""
 
 STATUS_SECONDS = 5.0
-"""A server that takes longer to say how it is, is not ready."""
+"""Timeout of status requests. A slower server counts as not ready."""
 
 
 class TFServingEngine(Engine):
-    """Asks over connections that stay open."""
+    """Sends requests over persistent connections."""
 
-    lanes = LANES
+    parallel_streams = PARALLEL_STREAMS
 
-    def __init__(self, url: str, seconds: float) -> None:
-        """`seconds` is the longest that an answer may take."""
-        model_name(url)  # which refuses what is no model's address
+    def __init__(self, url: str, timeout: float) -> None:
+        """Create the HTTP client; no request is sent yet.
+
+        Args:
+            url: REST address of the model.
+            timeout: Seconds to wait for a response.
+
+        Raises:
+            UsageError: The address is not that of a model.
+        """
+        model_name(url)  # checks the address
         self._url = url.rstrip("/")
-        limits = httpx.Limits(max_connections=LANES + 2)
-        timeout = httpx.Timeout(seconds, connect=STATUS_SECONDS)
-        # Not through a proxy that the environment names: the server is next door.
-        self._client = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
+        # trust_env=False: a proxy from the environment is not meant for an internal server.
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(timeout, connect=STATUS_SECONDS),
+            limits=httpx.Limits(max_connections=PARALLEL_STREAMS + 2),
+            trust_env=False,
+        )
 
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
-        """Asks a signature."""
+        """Run a signature on the server; see `Engine.call`."""
         request = {"signature_name": signature, "inputs": columns}
-        answer = await self._send("POST", f"{self._url}:predict", json=request)
+        response = await self._send("POST", f"{self._url}:predict", json=request)
         try:
-            outputs = answer.json()["outputs"]
+            outputs = response.json()["outputs"]
         except (ValueError, KeyError, TypeError) as error:
             raise _bad_backend() from error
-        # A signature with one output gives it without its name; `info` is the only one.
+        # The server omits the name of a single output. Only `info` has a single output.
         return outputs if isinstance(outputs, dict) else {"card": outputs}
 
     async def version(self) -> str:
-        """The one that is asked: that of the label, or the highest that the server has loaded."""
+        """Return the version of the label, or without a label the highest that is loaded."""
         if LABEL in self._url:
-            return await self._labelled_version()
-        answer = await self._send("GET", self._url, timeout=STATUS_SECONDS)
+            return await self._labeled_version()
+        response = await self._send("GET", self._url, timeout=STATUS_SECONDS)
         try:
-            states = answer.json()["model_version_status"]
-            ready = [int(one["version"]) for one in states if one["state"] == "AVAILABLE"]
+            states = response.json()["model_version_status"]
+            ready = [int(state["version"]) for state in states if state["state"] == "AVAILABLE"]
         except (ValueError, KeyError, TypeError) as error:
             raise _bad_backend() from error
         if not ready:
-            raise UnavailableError("the model is being loaded")
+            raise UnavailableError("the model is loading")
         return str(max(ready))
 
-    async def _labelled_version(self) -> str:
-        """By the metadata: the status of a label is that of all versions."""
-        answer = await self._send("GET", f"{self._url}/metadata", timeout=STATUS_SECONDS)
+    async def _labeled_version(self) -> str:
+        """Read the version from the metadata; the status of a label lists all versions."""
+        response = await self._send("GET", f"{self._url}/metadata", timeout=STATUS_SECONDS)
         try:
-            return str(int(answer.json()["model_spec"]["version"]))
+            return str(int(response.json()["model_spec"]["version"]))
         except (ValueError, KeyError, TypeError) as error:
             raise _bad_backend() from error
 
     async def close(self) -> None:
-        """Lets go of the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def _send(self, method: str, url: str, **request: Any) -> httpx.Response:
         try:
-            answer = await self._client.request(method, url, **request)
+            response = await self._client.request(method, url, **request)
         except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout) as error:
             raise DeadlineError from error
         except httpx.HTTPError as error:
-            raise UnavailableError("the model's server does not answer") from error
-        if answer.status_code == 504:
+            raise UnavailableError("the model server does not answer") from error
+        if response.status_code == 504:
             raise DeadlineError
-        if answer.status_code in (404, 429, 503):
-            raise UnavailableError("the model's server is busy or has no such model")
-        if answer.status_code != 200:
+        if response.status_code in (404, 429, 503):
+            raise UnavailableError("the model server is busy or does not have this model")
+        if response.status_code != 200:
             raise _bad_backend()
-        return answer
+        return response
 
 
 def model_name(url: str) -> str:
-    """The name of the model in its address, which must be one."""
-    found = URL.fullmatch(url)
-    if found is None:
+    """Return the name of the model in a REST address.
+
+    Raises:
+        UsageError: The address is not that of a model.
+    """
+    match = MODEL_URL.fullmatch(url)
+    if match is None:
         raise UsageError(
-            f"--backend={url}: no model's address; give one as http://host:8501/v1/models/NAME"
+            f"--backend={url}: not the address of a model; use http://host:8501/v1/models/NAME"
         )
-    return found[1]
+    return match[1]
 
 
 def _bad_backend() -> ApiError:
-    return ApiError(502, "bad_backend", "the model's server gave no answer that can be used")
+    return ApiError(502, "bad_backend", "the model server gave an invalid response")

@@ -1,1 +1,1 @@
-"""Models under load: readiness, queue, batches, cache."""
+"""Models under load: readiness, request queue, batching and cache."""

@@ -1,4 +1,4 @@
-"""Requests that come at the same time are worked on together."""
+"""Dynamic batching: rows of requests that arrive at the same time share a batch."""
 
 import asyncio
 import time
@@ -9,95 +9,123 @@ from typing import Any
 from app.errors import ApiError, OverloadedError
 
 MAX_ROWS = 32
-"""More rows make a batch hardly faster a row, and everybody in it waits for the longest."""
+"""Maximum rows per batch. More rows hardly reduce the time per row, and all rows of a batch wait
+for the longest one."""
 
-MAX_PIECES = 4096
-"""Rows times the longest row: what bounds the memory that a batch takes."""
+MAX_BATCH_TOKENS = 4096
+"""Maximum padded tokens per batch (rows times the longest row), which bounds its memory."""
 
-MOST_UNLIKE = 2.0
+MAX_LENGTH_RATIO = 2.0
+"""Rows of a batch differ in length from its first row by less than this factor."""
 
-FIRST_GUESS = 0.002
-"""Seconds a piece of work may take until it has been measured."""
+INITIAL_SECONDS_PER_TOKEN = 0.002
+"""Estimate of the time per token until the first measurement."""
 
 SMOOTHING = 0.2
-"""How much the latest batch counts in what is expected of the next."""
+"""Weight of the latest batch in the moving average of the time per token."""
 
 
 @dataclass(eq=False)
 class Task:
-    """Something that is done to rows, all of a batch at once."""
+    """An operation on rows, which runs on all rows of a batch at once."""
 
     name: str
     run: Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
-    most_rows: int = MAX_ROWS
-    seconds_a_piece: float = FIRST_GUESS
+    max_rows: int = MAX_ROWS
+    seconds_per_token: float = INITIAL_SECONDS_PER_TOKEN
 
 
 @dataclass(eq=False)
 class Job:
-    """A row that waits for its result."""
+    """A row in the queue and its future result."""
 
     task: Task
     row: Any
-    pieces: int
+    tokens: int
     result: asyncio.Future[Any] = field(default_factory=asyncio.Future)
-    since: float = field(default_factory=time.monotonic)
+    queued_at: float = field(default_factory=time.monotonic)
 
-    def unlike(self, other: "Job") -> float:
-        """How many times as long as the other it is, or the other as it."""
-        return max(self.pieces / other.pieces, other.pieces / self.pieces)
+    def length_ratio(self, other: "Job") -> float:
+        """Return the longer length divided by the shorter one, at least 1."""
+        return max(self.tokens / other.tokens, other.tokens / self.tokens)
 
     @property
     def seconds(self) -> float:
-        """How long it will probably take."""
-        return self.pieces * self.task.seconds_a_piece
+        """Estimated processing time."""
+        return self.tokens * self.task.seconds_per_token
 
 
 class Observer:
-    """Is told what happens; this one forgets it."""
+    """Receives measurements of batches. This base class ignores them."""
 
     def batch(self, task: str, rows: int, fill: float, seconds: float, waited: float) -> None:
-        """A batch is done: `fill` is the share of it that was no padding."""
+        """Record a finished batch.
+
+        Args:
+            task: Name of the task.
+            rows: Number of rows.
+            fill: Share of the padded tokens that are not padding.
+            seconds: Processing time.
+            waited: Seconds that the first row was in the queue.
+        """
 
 
 class Batcher:
-    """Forms batches of what is waiting whenever a lane is free.
+    """Forms a batch of queued rows whenever a parallel stream is idle.
 
-    Nothing waits for a batch to fill: a free lane takes what is there, and while all lanes are busy
-    batches form by themselves. The row that has waited longest decides task and length; others that
-    are not twice or half as long join it, the nearest first, for all take as long as the longest.
+    A stream runs one batch at a time. An idle stream never waits for a batch to fill: it takes the
+    rows that are queued. Batches form while all streams are busy. The oldest row decides the task
+    and the length of a batch. Rows of the same task join it if they are less than
+    `MAX_LENGTH_RATIO` times as long or as short, the most similar first, because padding makes all
+    rows as expensive as the longest.
 
-    Lanes that are free together share what is there; one that comes alone takes the part of one
-    lane, and leaves the rest to the next.
+    If several streams are idle, they divide the rows between them. If only one stream is idle, it
+    takes the share of one stream and leaves the rest for the others.
     """
 
-    def __init__(self, lanes: int, patience: float, observer: Observer | None = None) -> None:
-        """What would have to wait longer than `patience` seconds is refused."""
-        self._lanes = lanes
-        self._idle = lanes
-        self._patience = patience
+    def __init__(
+        self, parallel_streams: int, max_wait: float, observer: Observer | None = None
+    ) -> None:
+        """Create an empty queue.
+
+        Args:
+            parallel_streams: Number of batches that run in parallel.
+            max_wait: Seconds of queued work above which new rows are refused.
+            observer: Receives measurements of batches.
+        """
+        self._parallel_streams = parallel_streams
+        self._idle_streams = parallel_streams
+        self._max_wait = max_wait
         self._observer = observer or Observer()
-        self._waiting: list[Job] = []
-        self._working: set[asyncio.Task[None]] = set()
+        self._queue: list[Job] = []
+        self._running: set[asyncio.Task[None]] = set()
 
     @property
     def backlog(self) -> float:
-        """Seconds that what is waiting will take."""
-        wanted = (job for job in self._waiting if not job.result.done())
-        return sum(job.seconds for job in wanted) / self._lanes
+        """Estimated seconds until the queue is empty."""
+        pending = (job for job in self._queue if not job.result.done())
+        return sum(job.seconds for job in pending) / self._parallel_streams
 
-    async def ask(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
-        """The results of rows, each given with its length in pieces, more or less.
+    async def submit(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
+        """Queue rows and return their results.
 
-        Raises an OverloadedError where they would have to wait too long.
+        Args:
+            task: The operation.
+            rows: Rows with their approximate lengths in tokens.
+
+        Raises:
+            OverloadedError: The rows would wait too long.
         """
-        self._admit()
-        return await self.wait_for(task, rows)
+        self._check_backlog()
+        return await self.submit_regardless(task, rows)
 
-    async def wait_for(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
-        """The same, however long it takes. When it is cancelled, its rows are wanted no more."""
-        jobs = [Job(task, row, pieces) for row, pieces in rows]
-        self._waiting += jobs
+    async def submit_regardless(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
+        """Queue rows even if the queue is long; see `submit`.
+
+        If the caller is canceled, its rows are dropped from the queue.
+        """
+        jobs = [Job(task, row, tokens) for row, tokens in rows]
+        self._queue += jobs
         self._dispatch()
         try:
             return await asyncio.gather(*(job.result for job in jobs))
@@ -105,81 +133,93 @@ class Batcher:
             for job in jobs:
                 job.result.cancel()
 
-    def _admit(self) -> None:
-        excess = self.backlog - self._patience
+    def _check_backlog(self) -> None:
+        excess = self.backlog - self._max_wait
         if excess > 0:
             raise OverloadedError(retry_after=1 + excess)
 
     def _dispatch(self) -> None:
-        """Gives every free lane a batch."""
-        others_come = self._idle == 1
-        while self._idle and (batch := self._take(self._lanes if others_come else self._idle)):
-            self._idle -= 1
-            work = asyncio.create_task(self._work(batch))
-            self._working.add(work)
-            work.add_done_callback(self._working.discard)
+        """Start a batch on every idle stream."""
+        only_one_idle = self._idle_streams == 1
+        while self._idle_streams:
+            shares = self._parallel_streams if only_one_idle else self._idle_streams
+            batch = self._next_batch(shares)
+            if not batch:
+                return
+            self._idle_streams -= 1
+            running = asyncio.create_task(self._run_batch(batch))
+            self._running.add(running)
+            running.add_done_callback(self._running.discard)
 
-    def _take(self, parts: int) -> list[Job]:
-        """The next batch out of the queue, one of so many parts of what fits together.
+    def _next_batch(self, shares: int) -> list[Job]:
+        """Remove the next batch from the queue: one of `shares` equal parts of the rows that fit.
 
-        Those that nobody waits for any more are dropped.
+        Canceled rows are dropped.
         """
-        self._waiting = [job for job in self._waiting if not job.result.done()]
-        if not self._waiting:
+        self._queue = [job for job in self._queue if not job.result.done()]
+        if not self._queue:
             return []
-        head = self._waiting[0]
-        fitting = [j for j in self._waiting if j.task is head.task and j.unlike(head) < MOST_UNLIKE]
-        fitting.sort(key=head.unlike)  # stable: first come, first served
-        longest = max(job.pieces for job in fitting)
-        share = -(-len(fitting) // parts)
-        batch = fitting[: max(1, min(share, head.task.most_rows, MAX_PIECES // longest))]
+        oldest = self._queue[0]
+        fitting = [
+            job
+            for job in self._queue
+            if job.task is oldest.task and job.length_ratio(oldest) < MAX_LENGTH_RATIO
+        ]
+        fitting.sort(key=oldest.length_ratio)  # stable: older rows first
+        longest = max(job.tokens for job in fitting)
+        share = -(-len(fitting) // shares)
+        batch = fitting[: max(1, min(share, oldest.task.max_rows, MAX_BATCH_TOKENS // longest))]
         taken = set(batch)
-        self._waiting = [job for job in self._waiting if job not in taken]
+        self._queue = [job for job in self._queue if job not in taken]
         return batch
 
-    async def _work(self, batch: list[Job]) -> None:
-        """Runs a batch; if it fails, each row for itself, so that one harms no other."""
-        begun = time.monotonic()
+    async def _run_batch(self, batch: list[Job]) -> None:
+        """Run a batch. If it fails, run each row alone, so that one row cannot fail the others."""
+        started = time.monotonic()
         try:
-            _settle(batch, await batch[0].task.run([job.row for job in batch]))
-            self._learn(batch, begun)
-        except ApiError as problem:  # with the model, not with a row
-            _fail(batch, problem)
+            _set_results(batch, await batch[0].task.run([job.row for job in batch]))
+            self._record(batch, started)
+        except ApiError as error:  # the model is the problem, not a row
+            _set_error(batch, error)
         except Exception:
             for job in batch:
-                await _work_alone(job)
+                await _run_alone(job)
         finally:
-            self._idle += 1
+            self._idle_streams += 1
             self._dispatch()
 
-    def _learn(self, batch: list[Job], begun: float) -> None:
-        """From batches that others waited behind, how fast work gets done; and from faster ones."""
-        task, seconds = batch[0].task, time.monotonic() - begun
-        pieces = sum(job.pieces for job in batch)
-        observed = seconds / pieces
-        if self._waiting or observed < task.seconds_a_piece:
-            task.seconds_a_piece += SMOOTHING * (observed - task.seconds_a_piece)
-        fill = pieces / (len(batch) * max(job.pieces for job in batch))
-        waited = begun - min(job.since for job in batch)
+    def _record(self, batch: list[Job], started: float) -> None:
+        """Update the time per token and report the batch.
+
+        The average counts batches that other rows waited for, and all batches that were faster
+        than the estimate.
+        """
+        task, seconds = batch[0].task, time.monotonic() - started
+        tokens = sum(job.tokens for job in batch)
+        observed = seconds / tokens
+        if self._queue or observed < task.seconds_per_token:
+            task.seconds_per_token += SMOOTHING * (observed - task.seconds_per_token)
+        fill = tokens / (len(batch) * max(job.tokens for job in batch))
+        waited = started - min(job.queued_at for job in batch)
         self._observer.batch(task.name, len(batch), fill, seconds, waited)
 
 
-async def _work_alone(job: Job) -> None:
+async def _run_alone(job: Job) -> None:
     if job.result.done():
         return
     try:
-        _settle([job], await job.task.run([job.row]))
+        _set_results([job], await job.task.run([job.row]))
     except Exception as error:
-        _fail([job], error)
+        _set_error([job], error)
 
 
-def _settle(jobs: list[Job], results: Sequence[Any]) -> None:
+def _set_results(jobs: list[Job], results: Sequence[Any]) -> None:
     for job, result in zip(jobs, results, strict=True):
         if not job.result.done():
             job.result.set_result(result)
 
 
-def _fail(jobs: list[Job], error: Exception) -> None:
+def _set_error(jobs: list[Job], error: Exception) -> None:
     for job in jobs:
         if not job.result.done():
             job.result.set_exception(error)

@@ -1,4 +1,4 @@
-"""A model that is served: its readiness, its queue, and whole texts for single sentences."""
+"""A served model: readiness, queue, cache, and translation of whole texts by sentence."""
 
 import asyncio
 import logging
@@ -11,37 +11,38 @@ from cachetools import LRUCache
 from app.engines.engine import (
     Alignment,
     Attention,
-    Card,
     Engine,
     Limits,
     Mode,
+    ModelCard,
     Pair,
     Translation,
 )
 from app.errors import ApiError, UnavailableError
 from app.models.batcher import Batcher, Observer, Task
-from app.text.sentences import Span, join, pairs, sentences
+from app.text.sentences import Span, join_translations, pair_sentences, split_sentences
 
 CHECK_SECONDS = 1.0
-"""How often a model is asked whether it is there."""
+"""Interval between readiness checks of a model."""
 
-MOST_ALTERNATIVES = 4
+MAX_ALTERNATIVES = 4
 
 WARM_UP = (
     "Two men are standing on a bridge and look down at the water below them.",
     "A girl reads.",
 )
-"""Sentences of common lengths, in any language: the first request must not pay for the set-up."""
+"""Warm-up sentences of common lengths, so that the first request does not pay for the set-up. The
+language does not matter."""
 
-LONGEST_KEPT = 500
-"""Characters of a sentence that the cache takes: longer ones fill memory, and rarely come again."""
+MAX_CACHED_CHARACTERS = 500
+"""Maximum length of a sentence in the cache. Longer ones take memory and are rarely repeated."""
 
 logger = logging.getLogger("app")
 
 
 @dataclass(frozen=True)
-class Aligned:
-    """A sentence and its translation, by their places in the texts, and how they align."""
+class AlignedSentence:
+    """Alignment of a sentence with its translation, and their positions in the whole texts."""
 
     source: Span
     target: Span
@@ -49,147 +50,176 @@ class Aligned:
 
 
 class Model:
-    """An engine under a name."""
+    """A named engine with a queue and a cache."""
 
     def __init__(
-        self, name: str, engine: Engine, patience: float, cached: int, observer: Observer
+        self, name: str, engine: Engine, max_wait: float, cache_size: int, observer: Observer
     ) -> None:
-        """At most `cached` translations are kept."""
+        """Create a model that is not ready; `check` makes it ready.
+
+        Args:
+            name: Name of the model in the API.
+            engine: Runs the model.
+            max_wait: Seconds of queued work above which requests are refused.
+            cache_size: Maximum number of sentences in the cache.
+            observer: Receives measurements of batches.
+        """
         self.name = name
         self.version = ""
-        self.card: Card | None = None
+        self.card: ModelCard | None = None
         self.ready = False
-        self._reason = ""
-        self._warm = ""  # the version that is
+        self._state = ""
+        self._warm_version = ""
         self._engine = engine
-        self._batcher = Batcher(engine.lanes, patience, observer)
-        self._cache: LRUCache[tuple[str, str, str], Translation] = LRUCache(cached)
+        self._batcher = Batcher(engine.parallel_streams, max_wait, observer)
+        self._cache: LRUCache[tuple[str, str, str], Translation] = LRUCache(cache_size)
         self._tasks = {
             "beam": Task("beam", lambda texts: engine.translate(texts, "beam")),
             "greedy": Task("greedy", lambda texts: engine.translate(texts, "greedy")),
-            "nbest": Task(
-                "nbest", lambda texts: engine.translate(texts, "beam", MOST_ALTERNATIVES)
-            ),
+            "nbest": Task("nbest", lambda texts: engine.translate(texts, "beam", MAX_ALTERNATIVES)),
             "align": Task("align", engine.align),
-            # All layers and heads of a row are megabytes: one at a time.
-            "attention": Task("attention", engine.attention, most_rows=1),
+            # The weights of all layers and heads of a row take megabytes: one row per batch.
+            "attention": Task("attention", engine.attention, max_rows=1),
         }
 
     @property
     def backlog(self) -> float:
-        """Seconds that what is waiting will take."""
+        """Estimated seconds until the queue is empty."""
         return self._batcher.backlog
 
     async def watch(self) -> None:
-        """Follows, for ever, whether the model is there and which version it is."""
+        """Check the model at regular intervals until canceled."""
         while True:
             await self.check()
             await asyncio.sleep(CHECK_SECONDS)
 
     async def check(self) -> None:
-        """Asks the model whether it is there; a version that is new is read and warmed up."""
+        """Update readiness and version. If the version is new, read its card and warm it up."""
         try:
             version = await self._engine.version()
-            if version != self._warm:
+            if version != self._warm_version:
                 self.card = await self._engine.info()
                 self.version = version
                 self._cache.clear()
                 await self._warm_up(self.card.limits)
-                self._warm = version
-            self._turn(True, f"version {version} is ready")
-        except ApiError as problem:
-            self._turn(False, problem.message)
-        except Exception as error:  # whatever a stranger answers, the watch goes on
-            self._turn(False, f"is no translator of ours ({type(error).__name__})")
+                self._warm_version = version
+            self._set_state(True, f"version {version} is ready")
+        except ApiError as error:
+            self._set_state(False, error.message)
+        except Exception as error:  # another server may answer anything; keep checking
+            self._set_state(False, f"not a tfnmt model ({type(error).__name__})")
 
     async def close(self) -> None:
-        """Lets go of the engine."""
+        """Close the engine."""
         await self._engine.close()
 
     async def translate(
         self, texts: Sequence[str], mode: Mode, alternatives: int
     ) -> list[Translation]:
-        """The texts, sentence by sentence, all of them at once."""
-        card = self.require()
-        spans = [sentences(text, card.source) for text in texts]
-        parts = [span.of(text) for text, own in zip(texts, spans, strict=True) for span in own]
-        found = iter(await self._recall("nbest" if alternatives else mode, parts))
-        joined = (
-            join(text, own, [_cut(next(found), alternatives) for _ in own])
-            for text, own in zip(texts, spans, strict=True)
-        )
-        return [_cut(translation, alternatives) for translation in joined]
+        """Translate texts by sentence, all sentences at once.
 
-    async def align(self, pair: Pair) -> list[Aligned]:
-        """Each sentence of a text with its translation."""
-        card = self.require()
-        places = pairs(pair, card.source, card.target)
-        rows = [Pair(here.of(pair.text), there.of(pair.translation)) for here, there in places]
-        found = await self._ask("align", rows)
-        return [Aligned(*place, one) for place, one in zip(places, found, strict=True)]
+        Args:
+            texts: Texts of any length.
+            mode: The search algorithm.
+            alternatives: Maximum number of alternatives per text.
+
+        Returns:
+            One translation per text, with line breaks and white space unchanged.
+
+        Raises:
+            ApiError: The model is not ready or the queue is full.
+        """
+        card = self.require_ready()
+        spans = [split_sentences(text, card.source) for text in texts]
+        parts = [
+            span.of(text)
+            for text, text_spans in zip(texts, spans, strict=True)
+            for span in text_spans
+        ]
+        translations = await self._translate_cached("nbest" if alternatives else mode, parts)
+        remaining = iter(translations)
+        joined = (
+            join_translations(
+                text, text_spans, [_limit(next(remaining), alternatives) for _ in text_spans]
+            )
+            for text, text_spans in zip(texts, spans, strict=True)
+        )
+        return [_limit(translation, alternatives) for translation in joined]
+
+    async def align(self, pair: Pair) -> list[AlignedSentence]:
+        """Align each sentence of a text with its translation."""
+        card = self.require_ready()
+        spans = pair_sentences(pair, card.source, card.target)
+        rows = [Pair(source.of(pair.text), target.of(pair.translation)) for source, target in spans]
+        alignments = await self._run("align", rows)
+        return [
+            AlignedSentence(source, target, alignment)
+            for (source, target), alignment in zip(spans, alignments, strict=True)
+        ]
 
     async def attention(self, pair: Pair) -> Attention:
-        """The weights of all layers and heads for one sentence."""
-        self.require()
-        (found,) = await self._ask("attention", [pair])
-        return found
+        """Return the attention weights of all layers and heads for one sentence."""
+        self.require_ready()
+        (attention,) = await self._run("attention", [pair])
+        return attention
 
-    def require(self) -> Card:
-        """The card of a model that is there; raises where it is not."""
+    def require_ready(self) -> ModelCard:
+        """Return the model card; raise UnavailableError if the model is not ready."""
         if not self.ready or self.card is None:
             raise UnavailableError(f"the model {self.name} is not ready")
         return self.card
 
-    async def _recall(self, task: str, texts: Sequence[str]) -> list[Translation]:
-        """Translations from the cache; those that are not there are asked for, and kept."""
+    async def _translate_cached(self, task: str, texts: Sequence[str]) -> list[Translation]:
+        """Translate sentences; use and update the cache."""
         version = self.version
-        known = {text: self._cache.get((version, task, text)) for text in texts}
-        missing = [text for text, found in known.items() if found is None]
-        found = dict(zip(missing, await self._ask(task, missing), strict=True))
-        for text, translation in found.items():
-            if self._cache.maxsize and len(text) <= LONGEST_KEPT:
+        cached = {text: self._cache.get((version, task, text)) for text in texts}
+        missing = [text for text, translation in cached.items() if translation is None]
+        computed = dict(zip(missing, await self._run(task, missing), strict=True))
+        for text, translation in computed.items():
+            if self._cache.maxsize and len(text) <= MAX_CACHED_CHARACTERS:
                 self._cache[version, task, text] = translation
-        return [known[text] or found[text] for text in texts]
+        return [cached[text] or computed[text] for text in texts]
 
-    async def _ask(self, task: str, rows: Sequence[Any]) -> list[Any]:
-        """The engine's results, each row asked once however often it is there."""
+    async def _run(self, task: str, rows: Sequence[Any]) -> list[Any]:
+        """Return the results of a task; identical rows are computed once."""
         if not rows:
             return []
-        limits = self.require().limits
-        sized = {row: _pieces(row, limits) for row in rows}
-        results = await self._batcher.ask(self._tasks[task], list(sized.items()))
-        found = dict(zip(sized, results, strict=True))
-        return [found[row] for row in rows]
+        limits = self.require_ready().limits
+        lengths = {row: _estimate_tokens(row, limits) for row in rows}
+        results = await self._batcher.submit(self._tasks[task], list(lengths.items()))
+        by_row = dict(zip(lengths, results, strict=True))
+        return [by_row[row] for row in rows]
 
     async def _warm_up(self, limits: Limits) -> None:
         for name, task in self._tasks.items():
             paired = name in ("align", "attention")
             for text in WARM_UP:
                 row = Pair(text, text) if paired else text
-                for rows in (1, 2 if paired else 32):
-                    await self._batcher.wait_for(task, [(row, _pieces(row, limits))] * rows)
+                sized_row = (row, _estimate_tokens(row, limits))
+                for count in (1, 2 if paired else 32):
+                    await self._batcher.submit_regardless(task, [sized_row] * count)
 
-    def _turn(self, ready: bool, reason: str) -> None:
-        if (ready, reason) != (self.ready, self._reason):
-            logger.info("model", extra={"fields": {"model": self.name, "state": reason}})
-        self.ready, self._reason = ready, reason
+    def _set_state(self, ready: bool, state: str) -> None:
+        if (ready, state) != (self.ready, self._state):
+            logger.info("model", extra={"fields": {"model": self.name, "state": state}})
+        self.ready, self._state = ready, state
 
 
-def _cut(translation: Translation, alternatives: int) -> Translation:
+def _limit(translation: Translation, alternatives: int) -> Translation:
     return translation._replace(alternatives=translation.alternatives[:alternatives])
 
 
-def _pieces(row: str | Pair, limits: Limits) -> int:
-    """About as many as the model reads, of the longer text of a pair: what is longer, it cuts.
+def _estimate_tokens(row: str | Pair, limits: Limits) -> int:
+    """Estimate the tokens of a text, or of the longer text of a pair, after truncation.
 
-    The tokenizer, which only the model has, makes about one of four bytes.
+    The tokenizer, which only the model has, makes about one token of four bytes.
     """
     text, translation = row if isinstance(row, Pair) else (row, "")
     return max(
-        min(_uncut(text), limits.max_source_length),
-        min(_uncut(translation), limits.max_translation_length),
+        min(_estimate_untruncated(text), limits.max_source_length),
+        min(_estimate_untruncated(translation), limits.max_translation_length),
     )
 
 
-def _uncut(text: str) -> int:
+def _estimate_untruncated(text: str) -> int:
     return 2 + len(text.encode()) // 4

@@ -1,1 +1,1 @@
-"""HTTP: the routes, and what guards them."""
+"""HTTP server: routes, middleware, request checks, metrics and the server process."""

@@ -1,4 +1,4 @@
-"""The API of our own."""
+"""Routes of the API under `/api/v1`."""
 
 import time
 from typing import Any
@@ -6,33 +6,35 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from app.engines.engine import Card, Pair, Translation
+from app.engines.engine import ModelCard, Pair, Translation
 from app.errors import ApiError
-from app.models.model import MOST_ALTERNATIVES, Aligned, Model
+from app.models.model import MAX_ALTERNATIVES, AlignedSentence, Model
 from app.server import schemas
-from app.server.request_guard import Desk
+from app.server.request_guard import RequestGuard
 from app.text.sentences import Span
-from app.text.tokens import locate
+from app.text.tokens import locate_tokens
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": schemas.Error, "description": "the body is no JSON"},
-    401: {"model": schemas.Error, "description": "an API key is needed"},
-    404: {"model": schemas.Error, "description": "no such model"},
-    408: {"model": schemas.Error, "description": "the body took too long to arrive"},
-    413: {"model": schemas.Error, "description": "the body is too large"},
-    415: {"model": schemas.Error, "description": "the body is not application/json"},
-    422: {"model": schemas.Error, "description": "a field is not as it must be"},
-    429: {"model": schemas.Error, "description": "too many characters a minute; Retry-After"},
-    502: {"model": schemas.Error, "description": "TensorFlow Serving gave no sense"},
-    503: {"model": schemas.Error, "description": "not ready or too busy; Retry-After"},
+    400: {"model": schemas.Error, "description": "the request body is not valid JSON"},
+    401: {"model": schemas.Error, "description": "an API key is required"},
+    404: {"model": schemas.Error, "description": "model not found"},
+    408: {"model": schemas.Error, "description": "the request body took too long to arrive"},
+    413: {"model": schemas.Error, "description": "the request body is too large"},
+    415: {"model": schemas.Error, "description": "the content type is not application/json"},
+    422: {"model": schemas.Error, "description": "a field is invalid or a limit is exceeded"},
+    429: {"model": schemas.Error, "description": "rate limit exceeded; see Retry-After"},
+    502: {"model": schemas.Error, "description": "TensorFlow Serving gave an invalid response"},
+    503: {"model": schemas.Error, "description": "not ready or overloaded; see Retry-After"},
     504: {"model": schemas.Error, "description": "the deadline has passed"},
 }
 
 
-def routes(desk: Desk) -> APIRouter:
-    """`/api/v1`."""
-    router = APIRouter(prefix="/api/v1", tags=["translation"], dependencies=[Depends(desk.check)])
-    api = Api(desk)
+def routes(guard: RequestGuard) -> APIRouter:
+    """Return the routes under `/api/v1`."""
+    router = APIRouter(
+        prefix="/api/v1", tags=["translation"], dependencies=[Depends(guard.check_request)]
+    )
+    api = Api(guard)
     router.post("/translate", responses=ERRORS)(api.translate)
     router.post("/align", responses=ERRORS)(api.align)
     router.post("/attention", responses=ERRORS)(api.attention)
@@ -41,90 +43,94 @@ def routes(desk: Desk) -> APIRouter:
 
 
 class Api:
-    """What is answered; the docstrings of the methods are in the API's own description."""
+    """Handlers of the routes. Their docstrings are published in the OpenAPI description."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, guard: RequestGuard) -> None:
+        self._guard = guard
 
     async def translate(
-        self, request: Request, asked: schemas.TranslateRequest
-    ) -> schemas.TranslateAnswer:
-        """Translates texts."""
-        begun = time.monotonic()
-        texts = [asked.text] if isinstance(asked.text, str) else asked.text
-        if asked.alternatives and asked.mode == "greedy":
-            raise ApiError(422, "invalid", "alternatives: only mode beam has them")
-        model = self._desk.models.find(asked.source, asked.target, asked.model)
-        self._desk.accept(request, texts)
-        work = model.translate(texts, asked.mode, asked.alternatives)
-        found = await self._desk.answer(request, work)
-        translations = list(map(_translation, found))
-        return schemas.TranslateAnswer(
-            translations=translations, **_answered(request, model, begun)
+        self, request: Request, body: schemas.TranslateRequest
+    ) -> schemas.TranslateResponse:
+        """Translate one or more texts."""
+        started = time.monotonic()
+        texts = [body.text] if isinstance(body.text, str) else body.text
+        if body.alternatives and body.mode == "greedy":
+            raise ApiError(422, "invalid", "alternatives: requires mode beam")
+        model = self._guard.models.find(body.source, body.target, body.model)
+        self._guard.accept_texts(request, texts)
+        work = model.translate(texts, body.mode, body.alternatives)
+        translations = await self._guard.run(request, work)
+        return schemas.TranslateResponse(
+            translations=[_translation(translation) for translation in translations],
+            **_metadata(request, model, started),
         )
 
-    async def align(self, request: Request, asked: schemas.PairRequest) -> schemas.AlignAnswer:
-        """Which words of a text each word of its translation comes from."""
-        begun = time.monotonic()
-        pair, model = self._take_in(request, asked)
-        found = await self._desk.answer(request, model.align(pair))
-        pairs = await run_in_threadpool(lambda: [_pair(pair, one) for one in found])
-        return schemas.AlignAnswer(pairs=pairs, **_answered(request, model, begun))
+    async def align(self, request: Request, body: schemas.PairRequest) -> schemas.AlignResponse:
+        """Align the tokens of a translation with those of its text by cross-attention."""
+        started = time.monotonic()
+        pair, model = self._accept_pair(request, body)
+        sentences = await self._guard.run(request, model.align(pair))
+        pairs = await run_in_threadpool(
+            lambda: [_sentence_pair(pair, sentence) for sentence in sentences]
+        )
+        return schemas.AlignResponse(pairs=pairs, **_metadata(request, model, started))
 
     async def attention(
-        self, request: Request, asked: schemas.AttentionRequest
-    ) -> schemas.AttentionAnswer:
-        """The attention weights of all heads of a layer while a translation is read."""
-        begun = time.monotonic()
-        pair, model = self._take_in(request, asked)
-        found = await self._desk.answer(request, model.attention(pair))
-        layers = found.weights[asked.kind]
-        layer = len(layers) if asked.layer is None else asked.layer
+        self, request: Request, body: schemas.AttentionRequest
+    ) -> schemas.AttentionResponse:
+        """Return the attention weights of all heads of a layer for a text and its translation."""
+        started = time.monotonic()
+        pair, model = self._accept_pair(request, body)
+        attention = await self._guard.run(request, model.attention(pair))
+        layers = attention.weights[body.kind]
+        layer = len(layers) if body.layer is None else body.layer
         if layer > len(layers):
-            raise ApiError(422, "invalid", f"layer: there are {len(layers)}")
-        return schemas.AttentionAnswer(
-            kind=asked.kind,
+            raise ApiError(422, "invalid", f"layer: the model has {len(layers)} layers")
+        return schemas.AttentionResponse(
+            kind=body.kind,
             layer=layer,
             layers=len(layers),
-            rows=found.source if asked.kind == "encoder" else found.target,
-            columns=found.target if asked.kind == "decoder" else found.source,
+            rows=attention.source if body.kind == "encoder" else attention.target,
+            columns=attention.target if body.kind == "decoder" else attention.source,
             weights=[[_rounded(row) for row in head] for head in layers[layer - 1]],
-            **_answered(request, model, begun),
+            **_metadata(request, model, started),
         )
 
-    async def models(self) -> schemas.ModelsAnswer:
-        """The models, their languages and limits."""
-        models, settings = self._desk.models, self._desk.settings
-        known = [_model_info(model, model.card) for model in models if model.card is not None]
+    async def models(self) -> schemas.ModelsResponse:
+        """Return the served models with their languages, and the limits of a request."""
+        settings = self._guard.settings
         limits = schemas.RequestLimits(
             max_chars=settings.max_chars,
             max_texts=settings.max_texts,
-            max_alternatives=MOST_ALTERNATIVES,
+            max_alternatives=MAX_ALTERNATIVES,
             deadline_seconds=settings.deadline,
-            key_required=bool(settings.keys),
+            key_required=bool(settings.key_digests),
         )
-        return schemas.ModelsAnswer(models=known, limits=limits)
+        models = [
+            _model_info(model, model.card) for model in self._guard.models if model.card is not None
+        ]
+        return schemas.ModelsResponse(models=models, limits=limits)
 
-    def _take_in(self, request: Request, asked: schemas.PairRequest) -> tuple[Pair, Model]:
-        """A text and its translation, and the model that is to read them."""
-        model = self._desk.models.find(asked.source, asked.target, asked.model)
-        pair = Pair(asked.text, asked.translation)
-        self._desk.accept_pair(request, pair)
+    def _accept_pair(self, request: Request, body: schemas.PairRequest) -> tuple[Pair, Model]:
+        """Check the limits; return the text with its translation, and the model to use."""
+        model = self._guard.models.find(body.source, body.target, body.model)
+        pair = Pair(body.text, body.translation)
+        self._guard.accept_pair(request, pair)
         return pair, model
 
 
-def _translation(one: Translation) -> schemas.Translation:
+def _translation(translation: Translation) -> schemas.Translation:
     return schemas.Translation(
-        text=one.text,
-        score=one.score,
-        truncated=one.truncated,
+        text=translation.text,
+        score=translation.score,
+        truncated=translation.truncated,
         alternatives=[
-            schemas.Alternative(text=text, score=score) for text, score in one.alternatives
+            schemas.Alternative(text=text, score=score) for text, score in translation.alternatives
         ],
     )
 
 
-def _model_info(model: Model, card: Card) -> schemas.ModelInfo:
+def _model_info(model: Model, card: ModelCard) -> schemas.ModelInfo:
     return schemas.ModelInfo(
         name=model.name,
         version=model.version,
@@ -135,33 +141,34 @@ def _model_info(model: Model, card: Card) -> schemas.ModelInfo:
     )
 
 
-def _answered(request: Request, model: Model, begun: float) -> dict[str, Any]:
+def _metadata(request: Request, model: Model, started: float) -> dict[str, Any]:
     return {
         "model": schemas.ModelName(name=model.name, version=model.version),
-        "took_ms": round(1000 * (time.monotonic() - begun)),
+        "took_ms": round(1000 * (time.monotonic() - started)),
         "request_id": request.state.request_id,
     }
 
 
-def _pair(pair: Pair, found: Aligned) -> schemas.SentencePair:
-    """An alignment with the places of its pieces in the whole texts."""
-    alignment = found.alignment
-    sources = _placed(alignment.source, pair.text, found.source)
-    targets = _placed(alignment.target, pair.translation, found.target)
+def _sentence_pair(pair: Pair, sentence: AlignedSentence) -> schemas.SentencePair:
+    """Add to an alignment the positions of its tokens in the whole texts."""
+    alignment = sentence.alignment
+    sources = _locate(alignment.source, pair.text, sentence.source)
+    targets = _locate(alignment.target, pair.translation, sentence.target)
     return schemas.SentencePair(
-        source=[schemas.Piece(**place) for place in sources],
+        source=[schemas.Token(**token) for token in sources],
         target=[
-            schemas.TargetPiece(**place, log_prob=round(log_prob, 4))
-            for place, log_prob in zip(targets, alignment.log_probs, strict=True)
+            schemas.TargetToken(**token, log_prob=round(log_prob, 4))
+            for token, log_prob in zip(targets, alignment.log_probs, strict=True)
         ],
         attention=[_rounded(row) for row in alignment.attention],
     )
 
 
-def _placed(pieces: list[str], text: str, span: Span) -> list[dict[str, Any]]:
+def _locate(tokens: list[str], text: str, sentence: Span) -> list[dict[str, Any]]:
+    spans = locate_tokens(tokens, sentence.of(text))
     return [
-        {"text": piece, "start": span.start + place.start, "end": span.start + place.end}
-        for piece, place in zip(pieces, locate(pieces, span.of(text)), strict=True)
+        {"text": token, "start": sentence.start + span.start, "end": sentence.start + span.end}
+        for token, span in zip(tokens, spans, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The application as a whole: routes, page, errors."""
+"""The ASGI application: API routes, web page, error handlers and middleware."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,49 +12,54 @@ from starlette.staticfiles import StaticFiles
 
 from app.server import api, error_responses, health, libretranslate
 from app.server.metrics import Metrics
-from app.server.middleware import Gate
-from app.server.request_guard import Desk
+from app.server.middleware import RequestMiddleware
+from app.server.request_guard import RequestGuard
 
 STATIC = Path(__file__).parents[1] / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 
-def create(desk: Desk, metrics: Metrics) -> Gate:
-    """The ASGI application before these models."""
+def create(guard: RequestGuard, metrics: Metrics) -> RequestMiddleware:
+    """Create the ASGI application.
+
+    Args:
+        guard: Checks the requests and holds the models.
+        metrics: Counts requests and characters.
+    """
     app = FastAPI(
         title="Translation",
         version="1",
-        description="Translates text with the models that are loaded here.",
+        description="Translates text with the models of this server.",
         openapi_url="/spec",
-        docs_url=None,  # their script would come from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
-        lifespan=lambda _: _lifespan(desk),
+        lifespan=lambda _: _lifespan(guard),
     )
     error_responses.install(app)
-    app.include_router(api.routes(desk))
-    app.include_router(libretranslate.routes(desk))
-    app.include_router(health.routes(desk, metrics))
+    app.include_router(api.routes(guard))
+    app.include_router(libretranslate.routes(guard))
+    app.include_router(health.routes(guard, metrics))
     for path, name in PAGES.items():
         _add_page(app, path, STATIC / name)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(GZipMiddleware, minimum_size=2000)
-    if desk.settings.allowed_origins:
+    if guard.settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=desk.settings.allowed_origins,
+            allow_origins=guard.settings.allowed_origins,
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Api-Key"],
             expose_headers=["Retry-After", "X-Request-Id"],
         )
-    metrics.watch(desk.models)
-    return Gate(app, metrics, desk.settings.max_body)
+    metrics.watch(guard.models)
+    return RequestMiddleware(app, metrics, guard.settings.max_body_bytes)
 
 
 @asynccontextmanager
-async def _lifespan(desk: Desk) -> AsyncIterator[None]:
-    await desk.models.start()
+async def _lifespan(guard: RequestGuard) -> AsyncIterator[None]:
+    await guard.models.start()
     yield
-    await desk.models.close()
+    await guard.models.close()
 
 
 def _add_page(app: FastAPI, path: str, file: Path) -> None:

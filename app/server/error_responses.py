@@ -1,4 +1,4 @@
-"""From an exception to the answer that tells of it."""
+"""Convert exceptions to error responses."""
 
 import math
 import re
@@ -22,69 +22,72 @@ CODES = {
 }
 
 MESSAGES = {
-    400: "the body cannot be read",
-    404: "there is nothing here; see /docs",
-    405: "this address takes another method; see /docs",
-    413: "the body is larger than the limits allow; see /api/v1/models",
+    400: "the request body cannot be read",
+    404: "not found; see /docs",
+    405: "method not allowed; see /docs",
+    413: "the request body is too large; see the limits in /api/v1/models",
 }
 
-NAME = re.compile(r"[a-z0-9_]{1,60}", re.ASCII)
+FIELD_NAME = re.compile(r"[a-z0-9_]{1,60}", re.ASCII)
 
-PLAIN = ("/translate", "/languages", "/frontend/settings")
-"""Where an error is a string: the clients of LibreTranslate's API expect that."""
+PLAIN_ERROR_PATHS = ("/translate", "/languages", "/frontend/settings")
+"""Paths of LibreTranslate's API, whose clients expect the error as a string."""
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of the application one of ours."""
-    app.add_exception_handler(ApiError, _on_problem)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(StarletteHTTPException, _on_http)
-    app.add_exception_handler(Exception, _on_failure)
+    """Register handlers, so that every error response has the same format."""
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(StarletteHTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_unexpected_error)
 
 
-async def _on_problem(request: Request, error: Exception) -> JSONResponse:
+async def _on_api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    return answer(request, error)
+    return error_response(request, error)
 
 
-async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
-    """The first thing that is wrong, by its field; never the value itself."""
+async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
+    """Report the first problem by its field. The message never contains the value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return answer(request, ApiError(400, "malformed", "the body is no JSON"))
+        return error_response(
+            request, ApiError(400, "malformed", "the request body is not valid JSON")
+        )
     field = str(first["loc"][1]) if len(first["loc"]) > 1 else "body"
-    shown = field if NAME.fullmatch(field) else "body"  # it may be of the client's making
-    return answer(request, ApiError(422, "invalid", f"{shown}: {first['msg']}"))
+    # The client chooses the names of unknown fields: do not repeat arbitrary text.
+    shown = field if FIELD_NAME.fullmatch(field) else "body"
+    return error_response(request, ApiError(422, "invalid", f"{shown}: {first['msg']}"))
 
 
-async def _on_http(request: Request, error: Exception) -> JSONResponse:
+async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, StarletteHTTPException | HTTPException)
     message = MESSAGES.get(error.status_code, str(error.detail))
-    problem = ApiError(error.status_code, CODES.get(error.status_code, "failed"), message)
-    response = answer(request, problem)
+    code = CODES.get(error.status_code, "failed")
+    response = error_response(request, ApiError(error.status_code, code, message))
     response.headers.update(error.headers or {})
     return response
 
 
-async def _on_failure(request: Request, error: Exception) -> JSONResponse:
-    """Says no more than that: the log has the rest."""
+async def _on_unexpected_error(request: Request, error: Exception) -> JSONResponse:
+    """Hide the details from the client. They are in the log."""
     del error
-    return answer(request, ApiError(500, "internal", "something went wrong"))
+    return error_response(request, ApiError(500, "internal", "internal server error"))
 
 
-def answer(request: Request, problem: ApiError) -> JSONResponse:
-    """The error in the form that its address has."""
+def error_response(request: Request, error: ApiError) -> JSONResponse:
+    """Return the response for an error, in the format of the requested path."""
     content: object = {
-        "code": problem.code,
-        "message": problem.message,
+        "code": error.code,
+        "message": error.message,
         "request_id": request.state.request_id,
     }
-    if request.scope["path"] in PLAIN:
-        content = problem.message
-    response = JSONResponse({"error": content}, problem.status)
-    if problem.retry_after is not None:
-        response.headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))
-    if problem.status == 401:
+    if request.scope["path"] in PLAIN_ERROR_PATHS:
+        content = error.message
+    response = JSONResponse({"error": content}, error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if error.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response

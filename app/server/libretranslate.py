@@ -1,4 +1,4 @@
-"""The part of LibreTranslate's API that its clients need to translate."""
+"""The translation routes of LibreTranslate's API, for its clients."""
 
 from typing import Any, Literal
 from urllib.parse import parse_qs
@@ -10,11 +10,12 @@ from python_multipart.multipart import parse_options_header
 
 from app.engines.engine import Translation
 from app.errors import ApiError
-from app.models.model import MOST_ALTERNATIVES
-from app.server.request_guard import Desk
+from app.models.model import MAX_ALTERNATIVES
+from app.server.request_guard import JSON, RequestGuard
 from app.server.schemas import PlainError, Text
 
-ANY = "auto"
+AUTO = "auto"
+"""Source language that LibreTranslate detects. Here it means any: nothing is detected."""
 
 STATUSES = (400, 401, 403, 408, 413, 415, 422, 429, 502, 503, 504)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in STATUSES}
@@ -24,34 +25,46 @@ UTF_8 = b"utf-8"
 URL_ENCODED = "application/x-www-form-urlencoded"
 FORMS = (URL_ENCODED, "multipart/form-data")
 
-MOST_FIELDS = 100
-"""Fields of a form: `q` may come again and again."""
+MAX_FORM_FIELDS = 100
+"""Maximum fields of a form, which may repeat `q`."""
 
 
 class TranslateRequest(BaseModel):
-    """As JSON or as a form."""
+    """Texts to translate, as JSON or as a form."""
 
-    q: Text | list[Text] = Field(examples=["A man sleeps."])
-    source: str = Field(ANY, examples=["en"])
-    target: str = Field(examples=["de"])
-    format: Literal["text"] = "text"
-    alternatives: int = Field(0, ge=0)
-    api_key: str = ""
+    q: Text | list[Text] = Field(
+        description="a text or a list of texts", examples=["A man sleeps."]
+    )
+    source: str = Field(
+        AUTO,
+        description="language code of the text; `auto` selects the first model for the target",
+        examples=["en"],
+    )
+    target: str = Field(description="language code of the translation", examples=["de"])
+    format: Literal["text"] = Field("text", description="format of the text; HTML is refused")
+    alternatives: int = Field(
+        0, ge=0, description=f"number of alternatives; at most {MAX_ALTERNATIVES} are returned"
+    )
+    api_key: str = Field("", description="API key, if the server requires one")
 
 
-class TranslateAnswer(BaseModel):
-    """A list where a list was sent."""
+class TranslateResponse(BaseModel):
+    """One translation, or a list if the request had a list."""
 
-    translatedText: str | list[str]  # noqa: N815  LibreTranslate's name
-    alternatives: list[str] | list[list[str]] | None = None
+    translatedText: str | list[str] = Field(  # noqa: N815  LibreTranslate's name
+        description="the translation of each text"
+    )
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None, description="alternative translations of each text, if requested"
+    )
 
 
 class Language(BaseModel):
-    """A language that can be translated, and into which."""
+    """A language and the languages that it can be translated into."""
 
-    code: str
-    name: str
-    targets: list[str]
+    code: str = Field(description="language code")
+    name: str = Field(description="English name of the language")
+    targets: list[str] = Field(description="codes of the target languages")
 
 
 REQUEST = TypeAdapter(TranslateRequest)
@@ -60,62 +73,66 @@ BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            kind: {"schema": TranslateRequest.model_json_schema()}
-            for kind in ("application/json", *FORMS)
+            content_type: {"schema": TranslateRequest.model_json_schema()}
+            for content_type in (JSON, *FORMS)
         },
     }
 }
 
 
-def routes(desk: Desk) -> APIRouter:
-    """`/translate`, `/languages` and `/frontend/settings`."""
+def routes(guard: RequestGuard) -> APIRouter:
+    """Return the routes `/translate`, `/languages` and `/frontend/settings`."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
         "/translate", responses=ERRORS, openapi_extra=BODY, response_model_exclude_none=True
     )
-    async def translate(request: Request) -> TranslateAnswer:
-        """Translates a text or a list of texts."""
-        _refuse_strangers(request, desk.settings.allowed_origins)
-        asked = await _read(request)
-        texts = [asked.q] if isinstance(asked.q, str) else asked.q
-        key = asked.api_key or None
-        desk.clients.check(request, key)
-        model = desk.models.find(None if asked.source == ANY else asked.source, asked.target)
-        desk.accept(request, texts, key)
-        alternatives = min(asked.alternatives, MOST_ALTERNATIVES)
-        found = await desk.answer(request, model.translate(texts, "beam", alternatives))
-        return _answer(found, single=isinstance(asked.q, str), listed=bool(alternatives))
+    async def translate(request: Request) -> TranslateResponse:
+        """Translate a text or a list of texts."""
+        _check_origin(request, guard.settings.allowed_origins)
+        body = await _parse_body(request)
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        key = body.api_key or None
+        guard.rate_limiter.check_key(request, key)
+        model = guard.models.find(None if body.source == AUTO else body.source, body.target)
+        guard.accept_texts(request, texts, key)
+        alternatives = min(body.alternatives, MAX_ALTERNATIVES)
+        work = model.translate(texts, "beam", alternatives)
+        translations = await guard.run(request, work)
+        return _response(translations, isinstance(body.q, str), bool(alternatives))
 
     @router.get("/languages")
     async def languages() -> list[Language]:
-        """The languages that can be translated."""
+        """Return the languages of all models."""
         targets: dict[str, list[str]] = {}
-        for model in desk.models:
+        for model in guard.models:
             if model.card is not None and model.card.target not in targets.get(
                 model.card.source, []
             ):
                 targets.setdefault(model.card.source, []).append(model.card.target)
-        named = sorted({*targets, *(target for found in targets.values() for target in found)})
+        codes = sorted({*targets, *(target for group in targets.values() for target in group)})
         return [
-            Language(code=code, name=_name(code), targets=targets.get(code, [])) for code in named
+            Language(code=code, name=_language_name(code), targets=targets.get(code, []))
+            for code in codes
         ]
 
     @router.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
-        """What LibreTranslate tells its page."""
-        cards = [model.card for model in desk.models if model.card is not None]
-        return {
-            "apiKeys": bool(desk.settings.keys),
-            "charLimit": desk.settings.max_chars,
-            "frontendTimeout": 500,
-            "keyRequired": bool(desk.settings.keys),
-            "language": {
-                "source": {"code": cards[0].source, "name": _name(cards[0].source)},
-                "target": {"code": cards[0].target, "name": _name(cards[0].target)},
+        """Return the settings that LibreTranslate's web page reads."""
+        cards = [model.card for model in guard.models if model.card is not None]
+        key_required = bool(guard.settings.key_digests)
+        languages: dict[str, Any] = {}
+        if cards:
+            languages = {
+                "source": {"code": cards[0].source, "name": _language_name(cards[0].source)},
+                "target": {"code": cards[0].target, "name": _language_name(cards[0].target)},
             }
-            if cards
-            else {},
+        return {
+            "apiKeys": key_required,
+            "charLimit": guard.settings.max_chars,
+            "frontendTimeout": 500,
+            "keyRequired": key_required,
+            "language": languages,
             "suggestions": False,
             "supportedFilesFormat": [],
         }
@@ -123,36 +140,43 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-def _refuse_strangers(request: Request, allowed_origins: tuple[str, ...]) -> None:
-    """Raises where a page of another site asks: browsers let it send forms, and say from where.
+def _check_origin(request: Request, allowed_origins: tuple[str, ...]) -> None:
+    """Refuse forms that a page of another site sends.
 
-    Sec-Fetch-Site they say to addresses of https and of this machine alone.
+    Browsers send such forms without a preflight request, but with the Origin header. They send
+    Sec-Fetch-Site only to HTTPS addresses and to the local machine.
     """
     headers = request.headers
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    no_page = origin is None and site is None
+    not_a_browser = origin is None and site is None
     host = (origin or "").partition("://")[2]
-    own = no_page or site in ("same-origin", "none") or host == headers.get("host")
-    if not own and origin not in allowed_origins:
-        raise ApiError(403, "forbidden", "pages of other sites may not ask; see --allow_origin")
+    same_origin = site in ("same-origin", "none") or host == headers.get("host")
+    if not (not_a_browser or same_origin or origin in allowed_origins):
+        raise ApiError(403, "forbidden", "Origin: not allowed; see --allow_origin")
 
 
-async def _read(request: Request) -> TranslateRequest:
-    content_type, options = parse_options_header(request.headers.get("content-type"))
-    kind = content_type.decode("latin-1")
-    if kind in FORMS:
-        # Else the client would choose the codec, of those there are slow ones.
+async def _parse_body(request: Request) -> TranslateRequest:
+    header, options = parse_options_header(request.headers.get("content-type"))
+    content_type = header.decode("latin-1")
+    if content_type in FORMS:
+        # Otherwise the client could choose the codec, and some codecs are slow.
         if options.get(b"charset", UTF_8).lower() != UTF_8:
-            raise ApiError(415, "unsupported_media_type", "send the form as utf-8")
-        found = await _url_encoded(request) if kind == URL_ENCODED else await _multipart(request)
-        fields: Any = {name: own[0] if len(own) == 1 else own for name, own in found.items()}
-    elif kind == "application/json":
+            raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
+        if content_type == URL_ENCODED:
+            form = await _url_encoded(request)
+        else:
+            form = await _multipart(request)
+        fields: Any = {
+            name: values[0] if len(values) == 1 else values for name, values in form.items()
+        }
+    elif content_type == JSON:
         try:
             fields = await request.json()
         except (ValueError, RecursionError) as error:
-            raise ApiError(400, "malformed", "the body is no JSON") from error
+            raise ApiError(400, "malformed", "the request body is not valid JSON") from error
     else:
-        raise ApiError(415, "unsupported_media_type", "send application/json or a form")
+        message = f"Content-Type: must be {JSON} or a form"
+        raise ApiError(415, "unsupported_media_type", message)
     try:
         return REQUEST.validate_python(fields)
     except ValidationError as error:
@@ -162,34 +186,48 @@ async def _read(request: Request) -> TranslateRequest:
 
 
 async def _url_encoded(request: Request) -> dict[str, list[Any]]:
-    """The fields of a form; what is not ASCII may stand there as it is, which clients do send."""
+    """Parse a url-encoded form.
+
+    Unescaped non-ASCII characters are accepted, because some clients send them.
+    """
     try:
         return parse_qs(
-            (await request.body()).decode(), keep_blank_values=True, errors="strict",
-            max_num_fields=MOST_FIELDS,
-        )  # fmt: skip
+            (await request.body()).decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MAX_FORM_FIELDS,
+        )
     except UnicodeDecodeError as error:
-        raise ApiError(400, "malformed", "the form is not UTF-8") from error
+        raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
     except ValueError as error:
-        message = f"the form has more than {MOST_FIELDS} fields"
+        message = f"the form has too many fields; the limit is {MAX_FORM_FIELDS}"
         raise ApiError(400, "malformed", message) from error
 
 
 async def _multipart(request: Request) -> dict[str, list[Any]]:
-    async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
+    async with request.form(max_files=0, max_fields=MAX_FORM_FIELDS) as form:
         return {name: form.getlist(name) for name in form}
 
 
-def _answer(found: list[Translation], single: bool, listed: bool) -> TranslateAnswer:
-    texts = [one.text for one in found]
-    others = [[other.text for other in one.alternatives] for one in found]
+def _response(
+    translations: list[Translation], single: bool, with_alternatives: bool
+) -> TranslateResponse:
+    texts = [translation.text for translation in translations]
+    alternatives = [
+        [alternative.text for alternative in translation.alternatives]
+        for translation in translations
+    ]
     if single:
-        return TranslateAnswer(translatedText=texts[0], alternatives=others[0] if listed else None)
-    return TranslateAnswer(translatedText=texts, alternatives=others if listed else None)
+        return TranslateResponse(
+            translatedText=texts[0], alternatives=alternatives[0] if with_alternatives else None
+        )
+    return TranslateResponse(
+        translatedText=texts, alternatives=alternatives if with_alternatives else None
+    )
 
 
-def _name(code: str) -> str:
-    """In English; the code itself where it is nobody's."""
+def _language_name(code: str) -> str:
+    """Return the English name of a language, or the code if it is unknown."""
     try:
         return Locale.parse(code, sep="-").get_display_name("en") or code
     except (ValueError, UnknownLocaleError):

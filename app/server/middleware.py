@@ -1,4 +1,4 @@
-"""What every request passes on its way in, and every answer on its way out."""
+"""ASGI middleware for all requests: ids, body limits, security headers, metrics and logs."""
 
 import asyncio
 import logging
@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.server.metrics import Metrics
 
 BODY_SECONDS = 20.0
-"""A body that takes longer to arrive is refused: a slow sender must not hold on for ever."""
+"""Maximum time for a request body to arrive, so that slow senders cannot hold connections."""
 
-HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -31,89 +31,101 @@ HEADERS = {
 }
 
 METHODS = {"GET", "HEAD", "POST", "OPTIONS"}
-"""Those that are counted by their names: a name is the client's to choose."""
+"""Methods with a metric of their own. Clients can send any name; all others count as `other`."""
 
-FRESH = "no-cache"
-"""Files are kept by browsers and asked for again: after an update the page is the new one."""
+REVALIDATE = "no-cache"
+"""Cache-Control of static files: browsers cache them, but check for a new version each time."""
 
 logger = logging.getLogger("app")
 
 
-class Gate:
-    """Gives a request its number, limits its body, sets headers, counts, and logs without text."""
+class RequestMiddleware:
+    """Assigns request ids, limits bodies, adds headers, and counts and logs requests.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body: int) -> None:
-        """`max_body` is the most bytes that a request may send."""
+    The log never contains texts.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int) -> None:
+        """Wrap an application.
+
+        Args:
+            app: The ASGI application.
+            metrics: Counts the requests.
+            max_body_bytes: Maximum size of a request body.
+        """
         self._app = app
         self._metrics = metrics
-        self._max_body = max_body
+        self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets a request pass."""
+        """Process a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passage = _Passage(scope, receive, send, self._max_body)
+        context = _RequestContext(scope, receive, send, self._max_body_bytes)
         try:
-            await self._app(scope, passage.receive, passage.send)
+            await self._app(scope, context.receive, context.send)
         except Exception as error:
-            passage.complain(error)
+            context.log_error(error)
         finally:
-            passage.log(self._metrics)
+            context.log_request(self._metrics)
 
 
-class _Passage:
-    """One request on its way."""
+class _RequestContext:
+    """State of one request."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, max_body: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, max_body_bytes: int) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
         self._status = 0
-        self._left = max_body
-        self._whole = False
+        self._remaining_bytes = max_body_bytes
+        self._body_complete = False
         self._id = uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = self._id
 
     async def receive(self) -> Message:
-        """The next message; the body must be whole in time, and no larger than it may be."""
-        if self._whole:
+        """Return the next message; limit the size of the body and the time for it to arrive."""
+        if self._body_complete:
             return await self._receive()
         try:
-            async with asyncio.timeout(self._begun + BODY_SECONDS - time.monotonic()):
+            async with asyncio.timeout(self._started + BODY_SECONDS - time.monotonic()):
                 message = await self._receive()
         except TimeoutError as error:
-            raise HTTPException(408, "the request took too long to arrive") from error
-        self._whole = not message.get("more_body", False)
-        self._left -= len(message.get("body", b""))
-        if self._left < 0:
+            raise HTTPException(408, "the request body took too long to arrive") from error
+        self._body_complete = not message.get("more_body", False)
+        self._remaining_bytes -= len(message.get("body", b""))
+        if self._remaining_bytes < 0:
             raise HTTPException(413)
         return message
 
     async def send(self, message: Message) -> None:
-        """Passes a message on, with our headers."""
+        """Send a message; add the headers to the start of the response."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = MutableHeaders(scope=message)
-            headers.update(HEADERS)
+            headers.update(SECURITY_HEADERS)
             headers["X-Request-Id"] = self._id
             static = self._status in (200, 304) and "etag" in headers
-            headers["Cache-Control"] = FRESH if static else "no-store"
+            headers["Cache-Control"] = REVALIDATE if static else "no-store"
         await self._send(message)
 
-    def complain(self, error: Exception) -> None:
-        """Logs where it went wrong, not with which text; it is answered already."""
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{type(error).__name__} at {where.filename}:{where.lineno}"
+    def log_error(self, error: Exception) -> None:
+        """Log type and position of an unexpected error, after the response has been sent.
+
+        The message of the error is left out, because it may contain a text.
+        """
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
         logger.error("failed", extra={"fields": {"request_id": self._id, "error": place}})
 
-    def log(self, metrics: Metrics) -> None:
-        """Counts the request, and writes a line about it."""
-        seconds = time.monotonic() - self._begun
+    def log_request(self, metrics: Metrics) -> None:
+        """Count and log the request."""
+        seconds = time.monotonic() - self._started
         route = getattr(self._scope.get("route"), "path", "other")
-        named = route != "other" and self._scope["method"] in METHODS
-        method = self._scope["method"] if named else "other"
+        known = route != "other" and self._scope["method"] in METHODS
+        method = self._scope["method"] if known else "other"
         metrics.request(route, method, self._status, seconds)
         fields: dict[str, Any] = {
             "request_id": self._id,

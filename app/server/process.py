@@ -1,4 +1,4 @@
-"""The process: loads the models, serves, and ends in good order."""
+"""The server process: load the models, serve, and shut down gracefully."""
 
 import asyncio
 import json
@@ -13,39 +13,41 @@ from types import FrameType
 import uvicorn
 
 from app.engines.engine import Engine
-from app.engines.saved_model import SavedModelEngine, find_version, share_processors
+from app.engines.saved_model import SavedModelEngine, configure_threads, find_version
 from app.engines.tf_serving import TFServingEngine
 from app.errors import UserError
 from app.models.model import Model
-from app.models.registry import Models
+from app.models.registry import ModelRegistry
 from app.server.application import create
 from app.server.metrics import Metrics
-from app.server.request_guard import Desk
+from app.server.request_guard import RequestGuard
 from app.settings import Settings
 
-CONNECTIONS = 2000
-"""Connections at a time; beyond them uvicorn refuses."""
+MAX_CONNECTIONS = 2000
+"""Maximum open connections; uvicorn answers further requests with 503."""
 
-BACKLOG = 128
-"""Connections that wait to be taken; so often asyncio tries, and logs, where no file is left."""
+LISTEN_BACKLOG = 128
+"""Connections that wait to be accepted. When no file descriptor is left, asyncio tries to accept,
+and logs an error, this many times."""
 
-LEVELS = {
+LOG_LEVELS = {
     "": logging.WARNING,
     "app": logging.INFO,
     "uvicorn": logging.WARNING,
-    "python_multipart": logging.ERROR,  # its warnings are of what clients send
+    "python_multipart": logging.ERROR,  # its warnings are about the content of requests
 }
-"""What is logged of whom; all else is the first's."""
+"""Log levels by logger; the first is the root logger."""
 
-GRACE = 1.0
-"""Seconds for whoever sends us requests to see that /readyz says no."""
+GRACE_SECONDS = 1.0
+"""Time between a stop signal and the end of accepting connections, so that load balancers see
+that /readyz returns 503."""
 
 
-class Lines(logging.Formatter):
-    """A line of JSON an event."""
+class JsonFormatter(logging.Formatter):
+    """Formats each log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """As JSON."""
+        """Return the record as JSON."""
         fields = getattr(record, "fields", {})
         event = record.getMessage()
         moment = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(record.created))
@@ -53,42 +55,48 @@ class Lines(logging.Formatter):
 
 
 class Server(uvicorn.Server):
-    """Ends when what it has taken in is answered; a second signal ends it at once."""
+    """Shuts down when all accepted requests are answered. A second signal ends it at once."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+    def __init__(self, config: uvicorn.Config, guard: RequestGuard) -> None:
         super().__init__(config)
-        self._desk = desk
+        self._guard = guard
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Takes nothing more in; then uvicorn's own way out."""
-        if self._desk.closing:
-            self.should_exit = self.force_exit = True  # whatever signal: uvicorn's own is SIGINT
+        """Refuse new requests, then start uvicorn's shutdown after the grace period."""
+        if self._guard.closing:
+            # For any second signal; uvicorn forces an exit only for SIGINT.
+            self.should_exit = self.force_exit = True
             return
         if not self.started:
             super().handle_exit(sig, frame)
             return
-        self._desk.closing = True
+        self._guard.closing = True
         self._captured_signals.append(sig)
-        asyncio.get_running_loop().call_later(GRACE, self._leave)
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._exit)
 
-    def _leave(self) -> None:
+    def _exit(self) -> None:
         self.should_exit = True
 
 
 def serve(settings: Settings) -> None:
-    """Serves until a signal ends it; exits as that signal would have it."""
+    """Serve until a signal arrives, then re-raise it after the shutdown.
+
+    Raises:
+        UserError: A model cannot be loaded, or the port is in use.
+    """
     _log_to_stderr()
-    listen(settings).close()  # a port that is taken is told before models are loaded
+    listen(settings).close()  # reports a port in use before the models are loaded
     metrics = Metrics()
-    desk = Desk(settings, _models(settings, metrics), metrics)
+    guard = RequestGuard(settings, _load_models(settings, metrics), metrics)
     listener = listen(settings)
     config = uvicorn.Config(
-        create(desk, metrics),
+        create(guard, metrics),
         access_log=False,
         log_config=None,
         lifespan="on",
-        limit_concurrency=min(CONNECTIONS, _open_files() // 2),  # models and page need some too
-        backlog=BACKLOG,
+        # Half of the file descriptors: models and web page need some as well.
+        limit_concurrency=min(MAX_CONNECTIONS, _raise_file_limit() // 2),
+        backlog=LISTEN_BACKLOG,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=int(settings.deadline) + 1,
         proxy_headers=bool(settings.trusted_proxies),
@@ -99,57 +107,61 @@ def serve(settings: Settings) -> None:
     shown = f"[{host}]" if ":" in host else host
     print(f"app: http://{shown}:{port}", flush=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    Server(config, desk).run(sockets=[listener])
+    Server(config, guard).run(sockets=[listener])
 
 
-def _open_files() -> int:
-    """Lets this process open twice as many files as connections, if it ever may; says how many."""
+def _raise_file_limit() -> int:
+    """Raise the limit of open files to twice the connections, if permitted; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(soft, min(2 * CONNECTIONS, hard))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return most
+    limit = max(soft, min(2 * MAX_CONNECTIONS, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit
 
 
-def _models(settings: Settings, metrics: Metrics) -> Models:
-    """All models; those of this process are loaded."""
+def _load_models(settings: Settings, metrics: Metrics) -> ModelRegistry:
+    """Create all models; those behind TensorFlow Serving come first."""
     folders = [(name, find_version(folder)) for name, folder in settings.models]
     engines: list[tuple[str, Engine]] = [
         (name, TFServingEngine(url, settings.deadline)) for name, url in settings.backends
     ]
     if folders:
-        share_processors()
-    engines += [(name, SavedModelEngine(path, settings.lanes)) for name, path in folders]
-    return Models(
+        configure_threads()
+    engines += [(name, SavedModelEngine(path, settings.parallel_streams)) for name, path in folders]
+    return ModelRegistry(
         [
-            Model(name, engine, settings.patience, settings.cache, metrics)
+            Model(name, engine, settings.max_wait, settings.cache, metrics)
             for name, engine in engines
         ]
     )
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket that listens, and whose connections send at once; UserError where it cannot.
+    """Return a listening socket with TCP_NODELAY, which accepted connections inherit.
 
-    asyncio has connections send at once only where their socket names its protocol, which those of
-    Python do not: an answer's body would wait 40 ms for the client to confirm the head.
+    asyncio sets TCP_NODELAY only on sockets with an explicit protocol number, and sockets created
+    by Python have none. Without it, a response body waits 40 ms for the acknowledgement of the
+    header.
+
+    Raises:
+        UserError: The address or the port cannot be used.
     """
     try:
         listener = socket.create_server(
             (settings.host, settings.port),
             family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
-            backlog=BACKLOG,
+            backlog=LISTEN_BACKLOG,
         )
     except OSError as error:
         place = f"--host={settings.host} --port={settings.port}"
-        raise UserError(f"{place}: cannot listen there: {error.strerror}; try another") from error
+        raise UserError(f"{place}: cannot listen: {error.strerror}; try another") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     return listener
 
 
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines())
-    for name, level in LEVELS.items():
+    handler.setFormatter(JsonFormatter())
+    for name, level in LOG_LEVELS.items():
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)

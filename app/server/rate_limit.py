@@ -1,4 +1,4 @@
-"""Who may ask, and how much."""
+"""API keys, and a limit on the characters that each client sends."""
 
 import hmac
 import time
@@ -10,74 +10,95 @@ from cachetools import TTLCache
 from fastapi import Request
 
 from app.errors import ApiError
-from app.settings import Settings, digest
+from app.settings import Settings, key_digest
 
-MOST_CLIENTS = 100_000
-"""Clients that are remembered at a time."""
+MAX_CLIENTS = 100_000
+"""Number of clients with a bucket. The least recently used buckets are dropped."""
 
 MINUTE = 60.0
 
 IPV6_PREFIX = 64
-"""Bits that tell networks apart, each of which has one owner."""
+"""Bits of an IPv6 address that identify a client: a /64 network has one owner."""
 
 
 @dataclass
-class Bucket:
-    """What a client may still send: it fills as time goes by."""
+class TokenBucket:
+    """Characters that a client may still send. The bucket refills at the rate limit."""
 
     characters: float
-    since: float
+    updated_at: float
 
 
-class Clients:
-    """Knows the keys, and what each client has sent lately."""
+class RateLimiter:
+    """Checks API keys and applies a token bucket per client.
+
+    A client is an API key, or without a key an IPv4 address or an IPv6 network.
+    """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._keys = settings.keys
+        self._key_digests = settings.key_digests
         self._rate = settings.rate
         self._clock = clock
-        self._buckets: TTLCache[bytes | str, Bucket] = TTLCache(MOST_CLIENTS, MINUTE, clock)
+        self._buckets: TTLCache[bytes | str, TokenBucket] = TTLCache(MAX_CLIENTS, MINUTE, clock)
 
-    def check(self, request: Request, key: str | None = None) -> None:
-        """Raises where keys are asked for and none of them is shown."""
-        if self._keys and self._known(key or _key(request)) is None:
-            message = "an API key is needed: Authorization: Bearer KEY"
+    def check_key(self, request: Request, key: str | None = None) -> None:
+        """Raise an ApiError if keys are required and the request has no valid one.
+
+        Args:
+            request: The request, whose headers may contain the key.
+            key: The key, if it is not in a header.
+        """
+        if self._key_digests and self._valid_digest(key or _header_key(request)) is None:
+            message = "an API key is required: Authorization: Bearer KEY"
             raise ApiError(401, "unauthorized", message)
 
     def charge(self, request: Request, characters: int, key: str | None = None) -> None:
-        """Takes characters from what the client may send; raises where too few are left.
+        """Subtract characters from the client's bucket.
 
-        A text longer than a minute's allowance is taken when the bucket is full. An empty one
-        counts as a character, for a model may be asked about it.
+        A text longer than a minute's limit is accepted if the bucket is full. An empty text counts
+        as one character, because it may still cause a call of the model.
+
+        Args:
+            request: The request, whose headers or address identify the client.
+            characters: Number of characters.
+            key: The API key, if it is not in a header.
+
+        Raises:
+            ApiError: Too few characters are left.
         """
         if not self._rate:
             return
-        client = self._known(key or _key(request)) or _address(request)
+        client = self._valid_digest(key or _header_key(request)) or _address(request)
         now = self._clock()
-        bucket = self._buckets.get(client) or Bucket(self._rate, now)
-        filled = bucket.characters + (now - bucket.since) * self._rate / MINUTE
-        left = min(self._rate, filled) - min(self._rate, max(1, characters))
+        bucket = self._buckets.get(client) or TokenBucket(self._rate, now)
+        refilled = bucket.characters + (now - bucket.updated_at) * self._rate / MINUTE
+        left = min(self._rate, refilled) - min(self._rate, max(1, characters))
         if left < 0:
             raise ApiError(
-                429, "rate_limited", f"more than {self._rate} characters a minute",
+                429,
+                "rate_limited",
+                f"the limit is {self._rate} characters per minute; try again later",
                 retry_after=-left * MINUTE / self._rate,
-            )  # fmt: skip
-        self._buckets[client] = Bucket(left, now)
+            )
+        self._buckets[client] = TokenBucket(left, now)
 
-    def _known(self, key: str | None) -> bytes | None:
-        """The digest of a key that is one of ours; looks at all of them whichever it is."""
-        shown = digest(key or "")
-        matches = [known for known in self._keys if hmac.compare_digest(known, shown)]
+    def _valid_digest(self, key: str | None) -> bytes | None:
+        """Return the digest of a valid key, else None.
+
+        The key is compared with all valid keys, so that the time does not reveal which one it is.
+        """
+        digest = key_digest(key or "")
+        matches = [valid for valid in self._key_digests if hmac.compare_digest(valid, digest)]
         return matches[0] if matches else None
 
 
-def _key(request: Request) -> str | None:
+def _header_key(request: Request) -> str | None:
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key")
 
 
 def _address(request: Request) -> str:
-    """The client's; of IPv6 the network, of which a single client has all addresses."""
+    """Return the client's address, or its network for IPv6, where a client owns a whole /64."""
     host = request.client.host if request.client else ""
     try:
         address = ip_address(host)

@@ -1,183 +1,225 @@
-"""What the API takes and gives."""
+"""Request and response bodies of the API."""
 
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.engines.engine import Limits, Mode
-from app.models.model import MOST_ALTERNATIVES
+from app.models.model import MAX_ALTERNATIVES
 
-Code = Annotated[str, Field(min_length=1, max_length=35)]
-"""A language, as en or pt-BR."""
+LanguageCode = Annotated[str, Field(min_length=1, max_length=35)]
+"""A language code such as en or pt-BR."""
+
+AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
-def _whole(text: str) -> str:
-    """JSON can hold half of a surrogate pair, which is no character."""
+def _reject_surrogates(text: str) -> str:
+    """Reject unpaired surrogates, which JSON can encode but which are not characters."""
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("half a surrogate pair is no text")
+        raise ValueError("unpaired surrogate; send valid Unicode")
     return text
 
 
-Text = Annotated[str, AfterValidator(_whole)]
+Text = Annotated[str, AfterValidator(_reject_surrogates)]
 
 
-class Request(BaseModel):
-    """What every request may say: which model it means."""
+class ModelSelection(BaseModel):
+    """Fields that select the model for a request."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    source: Code | None = Field(None, description="language of the text", examples=["en"])
-    target: Code | None = Field(None, description="language of the translation", examples=["de"])
-    model: str | None = Field(None, description="a model's name, where several have the languages")
+    source: LanguageCode | None = Field(
+        None,
+        description="language code of the text; by default that of the first matching model",
+        examples=["en"],
+    )
+    target: LanguageCode | None = Field(
+        None,
+        description="language code of the translation; by default that of the first matching model",
+        examples=["de"],
+    )
+    model: str | None = Field(
+        None, description="name of the model; by default the first model for the languages"
+    )
 
 
-class TranslateRequest(Request):
-    """Texts to be translated; lines and white space stay as they are."""
+class TranslateRequest(ModelSelection):
+    """Texts to translate. Line breaks and white space are kept."""
 
     text: Text | Annotated[list[Text], Field(min_length=1)] = Field(
-        examples=["A man sleeps.", ["A man sleeps.", "A dog runs."]]
+        description="a text or a list of texts, of any number of sentences",
+        examples=["A man sleeps.", ["A man sleeps.", "A dog runs."]],
     )
-    mode: Mode = Field("beam", description="`greedy` is faster, `beam` better")
+    mode: Mode = Field(
+        "beam",
+        description="search algorithm: `beam` gives better translations, `greedy` is faster",
+    )
     alternatives: int = Field(
-        0, ge=0, le=MOST_ALTERNATIVES, description="how many other translations; needs `beam`"
+        0,
+        ge=0,
+        le=MAX_ALTERNATIVES,
+        description="maximum number of alternative translations per text; requires mode `beam`",
     )
 
 
-class PairRequest(Request):
-    """A text and a translation of it, by whomever."""
+class PairRequest(ModelSelection):
+    """A text and its translation, which need not come from a model."""
 
-    text: Text = Field(examples=["A man sleeps."])
-    translation: Text = Field(examples=["Ein Mann schläft."])
+    text: Text = Field(description="the source text", examples=["A man sleeps."])
+    translation: Text = Field(
+        description="its translation; it may be twice as long as a text may be",
+        examples=["Ein Mann schläft."],
+    )
 
 
 class AttentionRequest(PairRequest):
-    """A sentence and a translation of it; each is cut at 64 pieces."""
+    """A sentence and its translation. Each is truncated to 64 tokens."""
 
-    kind: Literal["encoder", "decoder", "cross"] = "cross"
-    layer: int | None = Field(None, ge=1, description="1 is the first; the last where none is said")
+    kind: AttentionKind = Field(
+        "cross",
+        description="self-attention of the `encoder` or `decoder`, or `cross`-attention from the "
+        "translation to the text",
+    )
+    layer: int | None = Field(
+        None, ge=1, description="number of the layer, from 1; the last layer by default"
+    )
 
 
 class Alternative(BaseModel):
-    """Another translation."""
+    """An alternative translation."""
 
-    text: str
-    score: float
+    text: str = Field(description="the translation")
+    score: float = Field(
+        description="log probability divided by the length penalty, averaged over the sentences; "
+        "it ranks translations and is not a probability of being correct"
+    )
 
 
 class Translation(Alternative):
-    """The best translation; the score ranks, and is no probability of being right."""
+    """The best translation of a text."""
 
-    truncated: bool = Field(description="whether a sentence was longer than the model takes")
-    alternatives: list[Alternative]
+    truncated: bool = Field(
+        description="whether a sentence exceeded the maximum length of the model and was truncated"
+    )
+    alternatives: list[Alternative] = Field(
+        description="alternative translations in descending order of score"
+    )
 
 
 class ModelName(BaseModel):
-    """Which model answered."""
+    """The model that answered."""
 
-    name: str
-    version: str
-
-
-class Answered(BaseModel):
-    """What every answer says."""
-
-    model: ModelName
-    took_ms: int
-    request_id: str
+    name: str = Field(description="name of the model")
+    version: str = Field(description="version of the model")
 
 
-class TranslateAnswer(Answered):
-    """A translation a text, in order."""
+class ResponseMetadata(BaseModel):
+    """Fields of every response of a model."""
 
-    translations: list[Translation]
-
-
-class Piece(BaseModel):
-    """A part of a word, and where it stands, in code points of the whole text."""
-
-    text: str
-    start: int
-    end: int
+    model: ModelName = Field(description="the model that answered")
+    took_ms: int = Field(description="processing time in milliseconds, including time in the queue")
+    request_id: str = Field(description="id of the request, as in the log and in X-Request-Id")
 
 
-class TargetPiece(Piece):
-    """A part of a translation."""
+class TranslateResponse(ResponseMetadata):
+    """One translation per text."""
 
-    log_prob: float
+    translations: list[Translation] = Field(description="translations in the order of the texts")
+
+
+class Token(BaseModel):
+    """A subword token and its position in the whole text."""
+
+    text: str = Field(description="the token; `▁` stands for a space and `</s>` for EOS")
+    start: int = Field(description="position of its first character, in code points")
+    end: int = Field(description="position after its last character, in code points")
+
+
+class TargetToken(Token):
+    """A token of the translation."""
+
+    log_prob: float = Field(description="log probability of the token")
 
 
 class SentencePair(BaseModel):
-    """A sentence and its translation; `attention` has a row per target piece."""
+    """A sentence and its translation."""
 
-    source: list[Piece]
-    target: list[TargetPiece]
-    attention: list[list[float]]
-
-
-class AlignAnswer(Answered):
-    """Sentence by sentence where it can be told, line by line or whole where not."""
-
-    pairs: list[SentencePair]
+    source: list[Token] = Field(description="tokens of the sentence, including EOS")
+    target: list[TargetToken] = Field(description="tokens of the translation, including EOS")
+    attention: list[list[float]] = Field(
+        description="attention weights: one row per target token, one column per source token"
+    )
 
 
-class AttentionAnswer(Answered):
-    """`weights`, `[heads][rows][columns]`: each row sums to 1."""
+class AlignResponse(ResponseMetadata):
+    """Alignment of a text with its translation."""
 
-    kind: Literal["encoder", "decoder", "cross"]
-    layer: int
-    layers: int
-    rows: list[str]
-    columns: list[str]
-    weights: list[list[list[float]]]
+    pairs: list[SentencePair] = Field(
+        description="one entry per sentence; per line or for the whole text if the numbers of "
+        "sentences differ"
+    )
+
+
+class AttentionResponse(ResponseMetadata):
+    """Attention weights of all heads of a layer."""
+
+    kind: AttentionKind = Field(description="kind of attention, as in the request")
+    layer: int = Field(description="number of the layer, from 1")
+    layers: int = Field(description="number of layers of the model")
+    rows: list[str] = Field(description="tokens that attend")
+    columns: list[str] = Field(description="tokens that are attended to")
+    weights: list[list[list[float]]] = Field(
+        description="attention weights, `[heads][rows][columns]`; each row sums to 1"
+    )
 
 
 class ModelInfo(ModelName):
-    """A model that is loaded."""
+    """A served model."""
 
-    source: str
-    target: str
-    ready: bool
-    limits: Limits
+    source: str = Field(description="source language code")
+    target: str = Field(description="target language code")
+    ready: bool = Field(description="whether the model can answer now")
+    limits: Limits = Field(description="limits of the model")
 
 
 class RequestLimits(BaseModel):
-    """What a request may hold."""
+    """Limits of a request."""
 
-    max_chars: int
-    max_texts: int
-    max_alternatives: int
-    deadline_seconds: float
-    key_required: bool
+    max_chars: int = Field(description="maximum characters of all texts of a request")
+    max_texts: int = Field(description="maximum number of texts")
+    max_alternatives: int = Field(description="maximum number of alternatives per text")
+    deadline_seconds: float = Field(description="maximum time to answer a request")
+    key_required: bool = Field(description="whether requests need an API key")
 
 
-class ModelsAnswer(BaseModel):
-    """All models, and the limits of a request."""
+class ModelsResponse(BaseModel):
+    """All served models and the limits of a request."""
 
-    models: list[ModelInfo]
-    limits: RequestLimits
+    models: list[ModelInfo] = Field(description="served models in order of preference")
+    limits: RequestLimits = Field(description="limits of a request")
 
 
 class ErrorContent(BaseModel):
-    """`code` is for programs, `message` for people."""
+    """Details of an error."""
 
-    code: str
-    message: str
-    request_id: str
+    code: str = Field(description="kind of error, for programs")
+    message: str = Field(description="description of the error, for people")
+    request_id: str = Field(description="id of the request, as in the log and in X-Request-Id")
 
 
 class Error(BaseModel):
-    """An answer that is none."""
+    """Error response."""
 
-    error: ErrorContent
+    error: ErrorContent = Field(description="details of the error")
 
 
 class PlainError(BaseModel):
-    """An error as LibreTranslate gives it."""
+    """Error response in the format of LibreTranslate."""
 
-    error: str
+    error: str = Field(description="description of the error, for people")
 
 
 class Health(BaseModel):
-    """How it goes."""
+    """State of the server."""
 
-    status: Literal["ok", "not ready"]
+    status: Literal["ok", "not ready"] = Field(description="`ok` if the check succeeded")

@@ -1,1 +1,1 @@
-"""Text in parts: sentences in a text, pieces in a sentence."""
+"""Positions in a text: the sentences of a text and the tokens of a sentence."""

@@ -1,4 +1,8 @@
-"""The sentences of a text: where they are, so that all between them stays as it is."""
+"""Split a text into sentences, and join translated sentences with the white space unchanged.
+
+tfnmt.translate splits sentences in the same way. The application deliberately does not import
+tfnmt, so this module repeats it, and adds positions, alternatives and pairs of sentences.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,99 +26,123 @@ class Span(NamedTuple):
     end: int
 
     def of(self, text: str) -> str:
-        """That part."""
+        """Return this part of the text."""
         return text[self.start : self.end]
 
 
-class Way(NamedTuple):
-    """A choice of translations up to a sentence; it holds on to the way there, copying nothing."""
+class Combination(NamedTuple):
+    """One choice of translations for the sentences up to a point, as a linked list.
+
+    Combinations share their beginnings, so extending one copies nothing.
+    """
 
     score: float
     text: str = ""
-    before: "Way | None" = None
+    previous: "Combination | None" = None
 
     def texts(self) -> list[str]:
-        """What was chosen, the first sentence first."""
-        chosen, way = [], self
-        while way.before is not None:
-            chosen.append(way.text)
-            way = way.before
+        """Return the chosen translations in the order of the sentences."""
+        chosen, combination = [], self
+        while combination.previous is not None:
+            chosen.append(combination.text)
+            combination = combination.previous
         return chosen[::-1]
 
 
-def sentences(text: str, language: str) -> list[Span]:
-    """The sentences, line by line, without the white space around them."""
-    return [span for line in lines(text) for span in _sentences(text, line, language)]
+def split_sentences(text: str, language: str) -> list[Span]:
+    """Return the sentences of each line without surrounding white space."""
+    return [span for line in split_lines(text) for span in _split_line(text, line, language)]
 
 
-def lines(text: str) -> list[Span]:
-    """The lines that are not blank, without the white space around them."""
-    spans = (Span(*found.span()) for found in LINE.finditer(text))
-    return [inner for span in spans for inner in _stripped(text, span)]
+def split_lines(text: str) -> list[Span]:
+    """Return the lines that are not blank, without surrounding white space."""
+    spans = (Span(*match.span()) for match in LINE.finditer(text))
+    return [stripped for span in spans for stripped in _strip(text, span)]
 
 
-def _sentences(text: str, line: Span, language: str) -> Iterator[Span]:
-    # White space other than ASCII's makes the segmenter stumble; it is only to find places.
+def _split_line(text: str, line: Span, language: str) -> Iterator[Span]:
+    # White space other than ASCII makes sentencex panic. Only the lengths of its results are used.
     plain = OTHER_SPACE.sub(" ", line.of(text))
     start = line.start
     for sentence in sentencex.segment(language, plain):
-        yield from _stripped(text, Span(start, start + len(sentence)))
+        yield from _strip(text, Span(start, start + len(sentence)))
         start += len(sentence)
 
 
-def _stripped(text: str, span: Span) -> Iterator[Span]:
-    """The span without white space at its ends; nothing where nothing is left."""
-    if found := CONTENT.search(text, span.start, span.end):
-        yield Span(*found.span())
+def _strip(text: str, span: Span) -> Iterator[Span]:
+    """Yield the span without white space at its ends; yield nothing for a blank span."""
+    if match := CONTENT.search(text, span.start, span.end):
+        yield Span(*match.span())
 
 
-def join(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> Translation:
-    """The text with its sentences translated; the score of several is their mean.
+def join_translations(
+    text: str, spans: Sequence[Span], translations: Sequence[Translation]
+) -> Translation:
+    """Replace the sentences of a text by their translations.
 
-    Its alternatives are the next best ways to choose one translation a sentence.
+    Args:
+        text: The source text.
+        spans: Its sentences.
+        translations: The translation of each sentence.
+
+    Returns:
+        The translation of the text. The score of several sentences is their mean. Its alternatives
+        are the next best combinations of one translation per sentence.
     """
     if not spans:
         return Translation(text, 0.0, False)
-    wanted = max(len(one.alternatives) for one in translations) + 1
-    ways = [Way(0.0)]
-    for one in translations:
-        choices = (Alternative(one.text, one.score), *one.alternatives)
-        longer = (Way(way.score + score, text_, way) for way in ways for text_, score in choices)
-        ways = nlargest(wanted, longer, key=lambda way: way.score)
+    count = max(len(translation.alternatives) for translation in translations) + 1
+    combinations = [Combination(0.0)]
+    for translation in translations:
+        choices = (Alternative(translation.text, translation.score), *translation.alternatives)
+        extended = (
+            Combination(combination.score + score, choice, combination)
+            for combination in combinations
+            for choice, score in choices
+        )
+        combinations = nlargest(count, extended, key=lambda combination: combination.score)
     best, *others = (
-        Alternative(_replaced(text, spans, way.texts()), way.score / len(spans)) for way in ways
+        Alternative(_replace(text, spans, combination.texts()), combination.score / len(spans))
+        for combination in combinations
     )
-    truncated = any(one.truncated for one in translations)
+    truncated = any(translation.truncated for translation in translations)
     return Translation(best.text, best.score, truncated, tuple(others))
 
 
-def _replaced(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
-    """The text with other parts in the places of the spans."""
-    kept = [Span(0, spans[0].start), *(Span(a.end, b.start) for a, b in pairwise(spans))]
-    joined = "".join(gap.of(text) + part for gap, part in zip(kept, parts, strict=True))
+def _replace(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
+    """Return the text with the spans replaced by other parts."""
+    gaps = [Span(0, spans[0].start), *(Span(a.end, b.start) for a, b in pairwise(spans))]
+    joined = "".join(gap.of(text) + part for gap, part in zip(gaps, parts, strict=True))
     return joined + text[spans[-1].end :]
 
 
-def pairs(pair: Pair, source: str, target: str) -> list[tuple[Span, Span]]:
-    """Which sentence of a text became which of its translation.
+def pair_sentences(pair: Pair, source: str, target: str) -> list[tuple[Span, Span]]:
+    """Pair each sentence of a text with its translation.
 
-    Where the numbers of sentences in a line differ, the line is a pair, where those of lines
-    differ, the text.
+    If the numbers of sentences of a line differ, the whole lines are a pair. If the numbers of
+    lines differ, the whole texts are.
+
+    Args:
+        pair: The text and its translation.
+        source: Language of the text.
+        target: Language of the translation.
     """
     text, translation = pair
-    here, there = lines(text), lines(translation)
-    if not here or not there:
+    source_lines, target_lines = split_lines(text), split_lines(translation)
+    if not source_lines or not target_lines:
         return []
-    if len(here) != len(there):
-        return [(_around(here), _around(there))]
-    found: list[tuple[Span, Span]] = []
-    for line, other in zip(here, there, strict=True):
-        parts = list(_sentences(text, line, source))
-        others = list(_sentences(translation, other, target))
-        same = len(parts) == len(others)
-        found += zip(parts, others, strict=True) if same else [(line, other)]
-    return found
+    if len(source_lines) != len(target_lines):
+        return [(_enclosing(source_lines), _enclosing(target_lines))]
+    spans: list[tuple[Span, Span]] = []
+    for source_line, target_line in zip(source_lines, target_lines, strict=True):
+        sources = list(_split_line(text, source_line, source))
+        targets = list(_split_line(translation, target_line, target))
+        if len(sources) == len(targets):
+            spans += zip(sources, targets, strict=True)
+        else:
+            spans.append((source_line, target_line))
+    return spans
 
 
-def _around(spans: Sequence[Span]) -> Span:
+def _enclosing(spans: Sequence[Span]) -> Span:
     return Span(spans[0].start, spans[-1].end)

@@ -1,4 +1,4 @@
-"""Where the pieces of a sentence stand in its text."""
+"""Positions of tokens in the text of a sentence."""
 
 import re
 from collections.abc import Sequence
@@ -6,27 +6,29 @@ from collections.abc import Sequence
 from app.text.sentences import Span
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-END = "</s>"
+"""A byte token of SentencePiece's byte fallback."""
+EOS = "</s>"
 SPACE = "\u2581"
-"""How a piece writes a space."""
-UNREAD = 16
-"""Bytes that are passed over, at most, where pieces are not as the text is written."""
+"""The character that stands for a space in a token."""
+MAX_SKIPPED_BYTES = 16
+"""Maximum bytes to skip after a token that was not found in the text."""
 
 
-def locate(pieces: Sequence[str], text: str) -> list[Span]:
-    """Places in code points; a piece of bytes has the character that they are a part of.
+def locate_tokens(tokens: Sequence[str], text: str) -> list[Span]:
+    """Return the position of each token in code points.
 
-    A piece that is not in the text, for the model reads it otherwise than it is written, gets an
-    empty place where it would stand; those after it are found again a little further on.
+    A byte token gets the position of the character that it is a part of. A token that is not in
+    the text, because the model normalizes the text, gets an empty span at its expected position.
+    The search for the next tokens may then skip up to MAX_SKIPPED_BYTES.
     """
     content = text.encode()
     spans: list[Span] = []
     start, lost = 0, False
-    for piece in pieces:
-        letters = _bytes(piece)
+    for token in tokens:
+        letters = _bytes(token)
         found = content.find(letters, start) if letters else start
-        # Only spaces may lie between pieces: what is found beyond is another of the kind.
-        if found < 0 or len(content[start:found].strip()) > (UNREAD if lost else 0):
+        # Only spaces may separate tokens. A match further on is another occurrence.
+        if found < 0 or len(content[start:found].strip()) > (MAX_SKIPPED_BYTES if lost else 0):
             found, letters, lost = start, b"", True
         elif letters:
             lost = False
@@ -35,14 +37,14 @@ def locate(pieces: Sequence[str], text: str) -> list[Span]:
     return spans
 
 
-def _bytes(piece: str) -> bytes:
-    if byte := BYTE.fullmatch(piece):
+def _bytes(token: str) -> bytes:
+    if byte := BYTE.fullmatch(token):
         return bytes([int(byte[1], 16)])
-    return b"" if piece == END else piece.replace(SPACE, " ").strip(" ").encode()
+    return b"" if token == EOS else token.replace(SPACE, " ").strip(" ").encode()
 
 
 def _characters(content: bytes, start: int, end: int) -> Span:
-    """Bytes as code points; those of a character that is cut belong to it."""
+    """Convert a span of bytes to code points; include all of a character that is partly in it."""
     first = start
     while first and first < len(content) and _continues(content[first]):
         first -= 1
@@ -54,4 +56,5 @@ def _characters(content: bytes, start: int, end: int) -> Span:
 
 
 def _continues(byte: int) -> bool:
+    """Return whether a byte continues a character in UTF-8."""
     return byte & 0b1100_0000 == 0b1000_0000

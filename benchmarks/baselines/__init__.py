@@ -1,1 +1,1 @@
-"""Other systems with the weights of our runs, for `benchmarks.job` to time beside ours."""
+"""Other systems that use the weights of a tfnmt run, as baselines for `benchmarks.job`."""

@@ -1,12 +1,13 @@
-"""Translates a file with CTranslate2.
+"""Translate a file with CTranslate2.
 
     python -m benchmarks.baselines.ct2 EXPORT INPUT > OUTPUT
 
-The file does not bear the engine's name: beside a script that is run by its path it would be
-imported in the engine's place.
+EXPORT comes from `python -m tfnmt.export --format=ctranslate2`. Translates batches of 64 sentences,
+one batch per CPU core at a time, with a beam of 4 and a length penalty of 0. With these settings,
+CTranslate2 and tfnmt find the same translations.
 
-EXPORT comes from `python -m tfnmt.export --format=ctranslate2`. Batches of 64, side by side, one on
-each processor; beam 4, a length penalty of 0: the search in which both find the same.
+This file must not be named ctranslate2.py. Python would import it instead of the package when
+another script of this folder is run by its path.
 """
 
 import os
@@ -18,16 +19,21 @@ import sentencepiece
 
 from tfnmt.data.corpora.text_files import read_lines
 
-ROWS = 64
+BATCH_SIZE = 64
 
 
 def main(folder: Path, lines: list[str]) -> None:
-    """A line out for each line in."""
+    """Print a translation per line."""
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-    lanes = len(os.sched_getaffinity(0))
-    translator = ctranslate2.Translator(str(folder), inter_threads=lanes, intra_threads=1)
+    parallel_batches = len(os.sched_getaffinity(0))
+    translator = ctranslate2.Translator(
+        str(folder), inter_threads=parallel_batches, intra_threads=1
+    )
     results = translator.translate_batch(
-        tokenizer.encode(lines, out_type=str), max_batch_size=ROWS, beam_size=4, length_penalty=0
+        tokenizer.encode(lines, out_type=str),
+        max_batch_size=BATCH_SIZE,
+        beam_size=4,
+        length_penalty=0,
     )
     for result in results:
         print(tokenizer.decode(result.hypotheses[0]))

@@ -1,9 +1,10 @@
-"""Translates a file with OpenNMT-tf and the weights of one of our runs.
+"""Translate a file with OpenNMT-tf and the weights of a tfnmt run.
 
-    PYTHON_OF_OPENNMT_TF benchmarks/rivals/opennmt_tf.py RUN INPUT > OUTPUT
+    PYTHON_OF_OPENNMT_TF benchmarks/baselines/opennmt_tf.py RUN INPUT > OUTPUT
 
-Imports nothing of ours: OpenNMT-tf wants an older TensorFlow. The run must be pre-norm, with one
-table for all embeddings. Batches of 64 lines of like length, beam 4, a length penalty of 0.
+Does not import tfnmt, because OpenNMT-tf needs an older TensorFlow. The run must be pre-norm, with
+one table for all embeddings. Translates batches of 64 lines of similar length, with a beam of 4 and
+a length penalty of 0.
 """
 
 import os
@@ -22,32 +23,35 @@ import sentencepiece
 import tensorflow as tf
 import yaml
 
-ROWS = 64
-SPECIAL = 4  # our pieces begin after padding, bos, eos and unk
+BATCH_SIZE = 64
+SPECIAL = 4  # tfnmt's ordinary tokens follow padding, BOS, EOS and UNK
 ATTENTION = ("query", "key", "value", "output_projection")
 
 Weights = Iterator[np.ndarray]
 
 
 class Positions(opennmt.layers.position.PositionEncoder):
-    """Ours, which count from 0 and have sine and cosine in turn; theirs count from 1."""
+    """tfnmt's positional encoding: counts from 0 and interleaves sine and cosine.
+
+    OpenNMT-tf passes positions that count from 1.
+    """
 
     def _encode(self, positions: Any, depth: int) -> Any:
-        rates = 10000.0 ** (-np.arange(0, depth, 2, dtype=np.float32) / depth)
+        frequencies = 10000.0 ** (-np.arange(0, depth, 2, dtype=np.float32) / depth)
         angles = tf.cast(positions, tf.float32)[..., None] - 1.0
-        angles *= rates
+        angles *= frequencies
         pairs = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)
         return tf.reshape(pairs, tf.concat([tf.shape(angles)[:-1], [depth]], axis=0))
 
 
 def main(run: Path, lines: list[str]) -> None:
-    """A line out for each line in."""
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(run / "tokenizer.model"))
+    """Print a translation per line."""
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(run / "tokenizer.model"))
     config = yaml.safe_load((run / "config.yaml").read_text())
-    model = _model(config["model"], pieces)
+    model = _make_model(config["model"], tokenizer)
     averaged = next((run / "averaged").glob("*/model.weights.h5"), None)
     if averaged is None:
-        sys.exit(f"{run}: no averaged weights there; is it a finished run?")
+        sys.exit(f"{run}: no averaged checkpoint; give a finished run")
     _assign(model, averaged)
 
     @tf.function(
@@ -59,25 +63,26 @@ def main(run: Path, lines: list[str]) -> None:
         _, predictions = model(features)
         return predictions["tokens"][:, 0], predictions["length"][:, 0]
 
-    sources = [[*row, "</s>"] for row in pieces.encode(lines, out_type=str)]
+    sources = [[*row, "</s>"] for row in tokenizer.encode(lines, out_type=str)]
     order = sorted(range(len(lines)), key=lambda number: len(sources[number]))
     found: dict[int, str] = {}
-    for start in range(0, len(order), ROWS):
-        numbers = order[start : start + ROWS]
+    for start in range(0, len(order), BATCH_SIZE):
+        numbers = order[start : start + BATCH_SIZE]
         rows = [sources[number] for number in numbers]
         longest = max(map(len, rows))
         padded = [row + [""] * (longest - len(row)) for row in rows]
         tokens, lengths = translate(tf.constant(padded), tf.constant([*map(len, rows)]))
         for number, row, length in zip(numbers, tokens.numpy(), lengths.numpy(), strict=True):
-            found[number] = pieces.decode([piece.decode() for piece in row[:length]])
+            found[number] = tokenizer.decode([token.decode() for token in row[:length]])
     print(*(found[number] for number in range(len(lines))), sep="\n")
 
 
-def _model(shape: dict[str, Any], pieces: Any) -> Any:
-    """Theirs in the shape of ours, with our pieces."""
+def _make_model(shape: dict[str, Any], tokenizer: Any) -> Any:
+    """Make an OpenNMT-tf model with the shape and the vocabulary of a run."""
     with tempfile.TemporaryDirectory() as folder:
         vocabulary = Path(folder) / "vocabulary"
-        names = [pieces.id_to_piece(number) for number in range(SPECIAL, pieces.get_piece_size())]
+        ids = range(SPECIAL, tokenizer.get_piece_size())
+        names = [tokenizer.id_to_piece(number) for number in ids]
         vocabulary.write_text("\n".join(["<blank>", "<s>", "</s>", *names]) + "\n")
         sides = [opennmt.inputters.WordEmbedder(embedding_size=shape["d_model"]) for _ in range(2)]
         model = opennmt.models.Transformer(
@@ -96,20 +101,27 @@ def _model(shape: dict[str, Any], pieces: Any) -> Any:
 
 
 def _assign(model: Any, path: Path) -> None:
-    """Our weights, in the order of their variables."""
+    """Assign the weights of a run to an OpenNMT-tf model."""
     with h5py.File(path) as file:
-        ours = [*_weights(file)]
-    theirs = model.variables
-    if [weight.shape for weight in ours] != [tuple(variable.shape) for variable in theirs]:
-        sys.exit("the run's shape is none that OpenNMT-tf can have")
-    for variable, weight in zip(theirs, ours, strict=True):
+        weights = [*_weights(file)]
+    variables = model.variables
+    if [weight.shape for weight in weights] != [tuple(variable.shape) for variable in variables]:
+        sys.exit(
+            f"{path}: OpenNMT-tf has no model of this shape; "
+            "use a pre-norm run with model.tie_embeddings=all"
+        )
+    for variable, weight in zip(variables, weights, strict=True):
         variable.assign(weight)
 
 
 def _weights(file: Any) -> Weights:
-    """The table, the layers of either stack with its last norm before them, a bias of 0."""
+    """Yield the weights in the order of OpenNMT-tf's variables.
+
+    First the embedding table, then for each stack the final norm and the layers, then an output
+    bias of 0.
+    """
     table = file["layers/embedding/vars/0"][:]
-    yield np.concatenate([table[:3], table[SPECIAL:], table[3:SPECIAL]])  # theirs has unk last
+    yield np.concatenate([table[:3], table[SPECIAL:], table[3:SPECIAL]])  # OpenNMT-tf has UNK last
     for stack in ("encoder", "decoder"):
         yield from _pair(file[f"{stack}/norm"])
         blocks = file[f"{stack}/blocks"]
@@ -130,11 +142,12 @@ def _block(block: Any) -> Weights:
 
 
 def _pair(layer: Any) -> Weights:
-    """Kernel and bias, or gamma and beta."""
+    """Yield kernel and bias, or gamma and beta."""
     yield layer["vars/0"][:]
     yield layer["vars/1"][:]
 
 
 if __name__ == "__main__":
-    with open(sys.argv[2], encoding="utf-8", newline="\n") as file:  # not at every Unicode line end
+    # With newline="\n", Python splits lines at line feeds only.
+    with open(sys.argv[2], encoding="utf-8", newline="\n") as file:
         main(Path(sys.argv[1]), [line.rstrip("\n") for line in file])

@@ -1,10 +1,10 @@
-"""Translates over gRPC: the arguments, or the lines of standard input; a line a translation.
+"""Translate the arguments, or the lines of standard input, over gRPC; print one line per text.
 
     python grpc_client.py "A sentence." "Another one."
     python grpc_client.py --server=127.0.0.1:8500 --model=demo < lines.en > lines.de
 
-Needs `tensorflow-serving-api`, which brings TensorFlow along: it takes seconds to start, and pays
-in processes that stay. Exit codes: 0 done, 1 failed, 2 called wrongly.
+Requires `tensorflow-serving-api`, which imports TensorFlow. The import takes seconds, so this suits
+long-running processes. Exit codes: 0 success, 1 failure, 2 invalid arguments.
 """
 
 import argparse
@@ -17,29 +17,29 @@ from contextlib import contextmanager
 from itertools import islice
 
 PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Seconds before each further attempt, more or less: many clients must not come back at once."""
+"""Seconds before each retry, varied at random so that clients do not retry at the same time."""
 
 
 class ServerError(Exception):
-    """No translation came; the message says why."""
+    """The server returned no translation."""
 
 
 @contextmanager
-def silent_stderr() -> Iterator[None]:
-    """Nothing reaches descriptor 2: TensorFlow greets there when it is imported."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def silence_stderr() -> Iterator[None]:
+    """Discard output to descriptor 2, where TensorFlow writes during its import."""
+    saved = os.dup(2)
+    null_device = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(null_device, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null_device)
 
 
 def connect(server: str):
-    """A channel to the server, for answers of any length."""
+    """Open a channel to the server without a limit on the size of responses."""
     import grpc
 
     options = [("grpc.max_receive_message_length", -1)]
@@ -47,8 +47,13 @@ def connect(server: str):
 
 
 def translate(channel, model: str, texts: list[str], signature: str, seconds: float) -> list[str]:
-    """Asks once for all texts."""
-    with silent_stderr():
+    """Translate texts in one request.
+
+    Raises:
+        ServerError: The signature does not translate.
+        grpc.RpcError: The request failed.
+    """
+    with silence_stderr():
         from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
         from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -64,14 +69,14 @@ def translate(channel, model: str, texts: list[str], signature: str, seconds: fl
         )
     )
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    answer = attempt(stub.Predict, request, seconds)
-    if "translation" not in answer.outputs:
-        raise ServerError(f"the signature {signature} gives no translation")
-    return [text.decode() for text in answer.outputs["translation"].string_val]
+    response = call_with_retry(stub.Predict, request, seconds)
+    if "translation" not in response.outputs:
+        raise ServerError(f"--signature={signature}: has no output named translation")
+    return [text.decode() for text in response.outputs["translation"].string_val]
 
 
-def attempt(call, request, seconds: float):
-    """Calls, again if nobody is there or the server is busy, not if an answer takes too long."""
+def call_with_retry(call, request, seconds: float):
+    """Send a request; retry if the server is unreachable or busy, but not after a timeout."""
     import grpc
 
     busy = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
@@ -86,33 +91,49 @@ def attempt(call, request, seconds: float):
 
 
 def batches(lines: Iterable[str], rows: int) -> Iterator[list[str]]:
-    """The lines, some at a time."""
-    rest = iter(lines)
-    while batch := [line.rstrip("\r\n") for line in islice(rest, rows)]:
+    """Yield the lines in batches of `rows`."""
+    remaining = iter(lines)
+    while batch := [line.rstrip("\r\n") for line in islice(remaining, rows)]:
         yield batch
 
 
 def one_line(text: str) -> str:
-    """A translation without line breaks of its own."""
+    """Replace line breaks in a translation."""
     return text.replace("\n", " ").replace("\r", " ")
 
 
 def main() -> None:
-    """Translates batch by batch, in order."""
+    """Translate in batches and print the translations in order."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("texts", nargs="*", metavar="TEXT")
-    parser.add_argument("--server", default="127.0.0.1:8500", metavar="HOST:PORT")
-    parser.add_argument("--model", default="demo")
-    parser.add_argument("--signature", default="serving_default")
-    parser.add_argument("--rows", type=int, default=16, help="sentences a request")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds for an answer")
+    parser.add_argument(
+        "--server",
+        default="127.0.0.1:8500",
+        metavar="HOST:PORT",
+        help="address of the server (default: %(default)s)",
+    )
+    parser.add_argument("--model", default="demo", help="name of the model (default: %(default)s)")
+    parser.add_argument(
+        "--signature",
+        default="serving_default",
+        help="signature to call (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rows", type=int, default=16, help="sentences per request (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=30.0,
+        help="seconds to wait for a response (default: %(default)s)",
+    )
     flags = parser.parse_args()
     if flags.rows < 1:
-        parser.error("--rows: at least 1")
+        parser.error("--rows: must be 1 or greater")
     if not 0 < flags.timeout < float("inf"):
-        parser.error("--timeout: a number of seconds above 0")
+        parser.error("--timeout: must be a finite number of seconds greater than 0")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     import grpc
@@ -123,12 +144,12 @@ def main() -> None:
                 for line in translate(channel, flags.model, texts, flags.signature, flags.timeout):
                     print(one_line(line), flush=True)
     except grpc.RpcError as error:
-        sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}, {error.details()}")
+        sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}: {error.details()}")
     except ServerError as error:
         sys.exit(f"grpc_client.py: {flags.server}: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read has enough
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,9 +1,9 @@
-"""Translates over REST: the arguments, or the lines of standard input; a line a translation.
+"""Translate the arguments, or the lines of standard input, over REST; print one line per text.
 
     python rest.py "A sentence." "Another one."
     python rest.py --url=http://127.0.0.1:8501/v1/models/demo < lines.en > lines.de
 
-Needs `requests` and nothing else. Exit codes: 0 done, 1 failed, 2 called wrongly.
+Requires only `requests`. Exit codes: 0 success, 1 failure, 2 invalid arguments.
 """
 
 import argparse
@@ -17,81 +17,100 @@ from itertools import islice
 import requests
 
 PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Seconds before each further attempt, more or less: many clients must not come back at once."""
+"""Seconds before each retry, varied at random so that clients do not retry at the same time."""
 
 BUSY = {429, 503}
-"""Answers of a server that may do better soon; every other error would only come again."""
+"""Statuses of a busy server, which are retried. Other errors would repeat."""
 
 CONNECT_SECONDS = 5.0
 
 
 class ServerError(Exception):
-    """No translation came; the message says why."""
+    """The server returned no translation."""
 
 
 def translate(
     session: requests.Session, url: str, texts: list[str], signature: str, seconds: float
 ) -> list[str]:
-    """Asks once for all texts, a row each."""
+    """Translate texts in one request.
+
+    Raises:
+        ServerError: The response is an error or has no translation.
+    """
     request = {"signature_name": signature, "instances": [{"text": text} for text in texts]}
-    answer = post(session, f"{url}:predict", request, seconds)
-    if not answer.ok:
-        raise ServerError(f"{answer.status_code}, {reason(answer)}")
+    response = post(session, f"{url}:predict", request, seconds)
+    if not response.ok:
+        raise ServerError(f"status {response.status_code}: {reason(response)}")
     try:
-        return [row["translation"] for row in answer.json()["predictions"]]
+        return [row["translation"] for row in response.json()["predictions"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise ServerError("what answers there is no translator") from error
+        raise ServerError("the response has no translation; check --url and --signature") from error
 
 
 def post(session: requests.Session, url: str, request: object, seconds: float) -> requests.Response:
-    """Posts, again if nobody is there or the server is busy, not if an answer takes too long."""
+    """Post a request; retry if the server is unreachable or busy, but not after a timeout."""
     timeout = (CONNECT_SECONDS, seconds)
     for pause in PAUSES:
         try:
-            answer = session.post(url, json=request, timeout=timeout)
-            if answer.status_code not in BUSY:
-                return answer
+            response = session.post(url, json=request, timeout=timeout)
+            if response.status_code not in BUSY:
+                return response
         except requests.ConnectionError:
             pass
         time.sleep(pause * random.uniform(0.5, 1.5))
     return session.post(url, json=request, timeout=timeout)
 
 
-def reason(answer: requests.Response) -> str:
-    """What the server says about an error, or the status' name if it says nothing of its own."""
+def reason(response: requests.Response) -> str:
+    """Return the error message of the server, or the name of the status."""
     try:
-        return str(answer.json()["error"])
+        return str(response.json()["error"])
     except (ValueError, KeyError, TypeError):
-        return answer.reason
+        return response.reason
 
 
 def batches(lines: Iterable[str], rows: int) -> Iterator[list[str]]:
-    """The lines, some at a time."""
-    rest = iter(lines)
-    while batch := [line.rstrip("\r\n") for line in islice(rest, rows)]:
+    """Yield the lines in batches of `rows`."""
+    remaining = iter(lines)
+    while batch := [line.rstrip("\r\n") for line in islice(remaining, rows)]:
         yield batch
 
 
 def one_line(text: str) -> str:
-    """A translation without line breaks of its own."""
+    """Replace line breaks in a translation."""
     return text.replace("\n", " ").replace("\r", " ")
 
 
 def main() -> None:
-    """Translates batch by batch, in order."""
+    """Translate in batches and print the translations in order."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("texts", nargs="*", metavar="TEXT")
-    parser.add_argument("--url", default="http://127.0.0.1:8501/v1/models/demo")
-    parser.add_argument("--signature", default="serving_default")
-    parser.add_argument("--rows", type=int, default=16, help="sentences a request")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds for an answer")
+    parser.add_argument(
+        "--url",
+        default="http://127.0.0.1:8501/v1/models/demo",
+        help="address of the model (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--signature",
+        default="serving_default",
+        help="signature to call (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rows", type=int, default=16, help="sentences per request (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=30.0,
+        help="seconds to wait for a response (default: %(default)s)",
+    )
     flags = parser.parse_args()
     if flags.rows < 1:
-        parser.error("--rows: at least 1")
+        parser.error("--rows: must be 1 or greater")
     if not 0 < flags.timeout < float("inf"):
-        parser.error("--timeout: a number of seconds above 0")
+        parser.error("--timeout: must be a finite number of seconds greater than 0")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     try:
@@ -102,14 +121,16 @@ def main() -> None:
     except ServerError as error:
         sys.exit(f"rest.py: {flags.url}: {error}")
     except requests.ReadTimeout:
-        sys.exit(f"rest.py: {flags.url}: no answer within {flags.timeout:g} seconds")
+        sys.exit(
+            f"rest.py: {flags.url}: no response within {flags.timeout:g} seconds; see --timeout"
+        )
     except requests.ConnectionError:
-        sys.exit(f"rest.py: {flags.url}: nobody answers there; is the server up?")
+        sys.exit(f"rest.py: {flags.url}: cannot connect; check that the server is running")
     except requests.RequestException as error:
         sys.exit(f"rest.py: {flags.url}: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read has enough
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

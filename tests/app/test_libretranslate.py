@@ -1,4 +1,4 @@
-"""What is read out of a form."""
+"""Parsing of forms."""
 
 import asyncio
 from typing import Any
@@ -10,43 +10,43 @@ import pytest
 from app.engines.engine import Columns
 from app.models.batcher import Observer
 from app.models.model import Model
-from app.models.registry import Models
+from app.models.registry import ModelRegistry
 from app.server.application import create
-from app.server.libretranslate import MOST_FIELDS
+from app.server.libretranslate import MAX_FORM_FIELDS
 from app.server.metrics import Metrics
-from app.server.request_guard import Desk
+from app.server.request_guard import RequestGuard
 from app.settings import Settings
-from tests.app.fake_engine import ToldEngine
+from tests.app.fake_engine import FakeEngine
 
 TEXT = "Zwei Männer & ein 犬"
 SETTINGS = Settings(models=(), backends=())
 
 
-class Echo(ToldEngine):
-    """Says what it is told."""
+class EchoEngine(FakeEngine):
+    """Returns the text as its translation."""
 
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
         return {**await super().call(signature, columns), "translation": list(columns["text"])}
 
 
-def post(content: bytes, kind: str = "application/x-www-form-urlencoded") -> httpx.Response:
+def post(content: bytes, content_type: str = "application/x-www-form-urlencoded") -> httpx.Response:
     async def send() -> httpx.Response:
-        models = Models([Model("a", Echo(), 5.0, 0, Observer())])
+        models = ModelRegistry([Model("a", EchoEngine(), 5.0, 0, Observer())])
         await models.start()
         metrics = Metrics()
-        transport = httpx.ASGITransport(create(Desk(SETTINGS, models, metrics), metrics))
+        transport = httpx.ASGITransport(create(RequestGuard(SETTINGS, models, metrics), metrics))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            answer = await client.post(
-                "/translate", content=content, headers={"Content-Type": kind}
+            response = await client.post(
+                "/translate", content=content, headers={"Content-Type": content_type}
             )
         await models.close()
-        return answer
+        return response
 
     return asyncio.run(asyncio.wait_for(send(), 60))
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("encoded", "decoded"),
     [
         (quote_plus(TEXT), TEXT),
         (TEXT.replace("&", "%26"), TEXT),
@@ -54,38 +54,39 @@ def post(content: bytes, kind: str = "application/x-www-form-urlencoded") -> htt
         ("", ""),
     ],
 )
-def test_a_form_is_read_however_it_is_written(written: str, read: str) -> None:
-    answer = post(f"source=en&target=de&q={written}".encode())
-    assert answer.json() == {"translatedText": read}
+def test_url_encoded_form_is_decoded_with_or_without_escapes(encoded: str, decoded: str) -> None:
+    response = post(f"source=en&target=de&q={encoded}".encode())
+    assert response.json() == {"translatedText": decoded}
 
 
-def test_a_form_in_parts_is_read_as_well() -> None:
+def test_multipart_form_is_decoded() -> None:
     fields = {"q": TEXT, "source": "en", "target": "de"}
     parts = [
         f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
         for name, value in fields.items()
     ]
-    answer = post(f"{''.join(parts)}--x--\r\n".encode(), "multipart/form-data; boundary=x")
-    assert answer.json() == {"translatedText": TEXT}
+    response = post(f"{''.join(parts)}--x--\r\n".encode(), "multipart/form-data; boundary=x")
+    assert response.json() == {"translatedText": TEXT}
 
 
-def test_a_field_that_comes_again_is_a_list() -> None:
-    answer = post("q=ä&q=b&source=en&target=de".encode())
-    assert answer.json() == {"translatedText": ["ä", "b"]}
+def test_repeated_field_is_a_list() -> None:
+    response = post("q=ä&q=b&source=en&target=de".encode())
+    assert response.json() == {"translatedText": ["ä", "b"]}
 
 
-@pytest.mark.parametrize("written", [b"q=M\xe4nner", b"q=M%E4nner", b"q=\xff\xfe", b"q=%ED%A0%80"])
-def test_what_is_no_form_in_utf_8_is_refused(written: bytes) -> None:
-    answer = post(b"source=en&target=de&" + written)
-    assert answer.status_code == 400
-    assert "UTF-8" in answer.json()["error"]
+@pytest.mark.parametrize("encoded", [b"q=M\xe4nner", b"q=M%E4nner", b"q=\xff\xfe", b"q=%ED%A0%80"])
+def test_form_that_is_not_utf_8_is_refused(encoded: bytes) -> None:
+    response = post(b"source=en&target=de&" + encoded)
+    assert response.status_code == 400
+    assert "UTF-8" in response.json()["error"]
 
 
-def test_a_form_has_no_more_fields_than_are_allowed() -> None:
-    answer = post(b"source=en&target=de" + b"&q=a" * (MOST_FIELDS - 1))
-    assert answer.status_code == 400
-    assert answer.json()["error"] == f"the form has more than {MOST_FIELDS} fields"
+def test_form_with_too_many_fields_is_refused() -> None:
+    response = post(b"source=en&target=de" + b"&q=a" * (MAX_FORM_FIELDS - 1))
+    assert response.status_code == 400
+    assert "too many fields" in response.json()["error"]
+    assert str(MAX_FORM_FIELDS) in response.json()["error"]
 
 
-def test_a_form_may_be_no_larger_than_any_body() -> None:
-    assert post(b"source=en&target=de&q=" + b"a" * SETTINGS.max_body).status_code == 413
+def test_form_size_is_limited_like_any_body() -> None:
+    assert post(b"source=en&target=de&q=" + b"a" * SETTINGS.max_body_bytes).status_code == 413

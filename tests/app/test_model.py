@@ -1,4 +1,4 @@
-"""When a model is ready, before an engine that does as it is told."""
+"""Readiness, warm-up and cache of a model, with a fake engine."""
 
 import asyncio
 import logging
@@ -8,175 +8,175 @@ import pytest
 
 from app.engines.engine import Mode, Pair
 from app.models.batcher import Observer
-from app.models.model import LONGEST_KEPT, Model
-from tests.app.fake_engine import ToldEngine
+from app.models.model import MAX_CACHED_CHARACTERS, Model
+from tests.app.fake_engine import FakeEngine
 
 
-class Batches(Observer):
-    """Remembers how many rows each had, and how full it was."""
+class BatchRecorder(Observer):
+    """Records task, rows and fill of each batch."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[str, int, float]] = []
+        self.batches: list[tuple[str, int, float]] = []
 
     def batch(self, task: str, rows: int, fill: float, seconds: float, waited: float) -> None:
-        self.seen.append((task, rows, fill))
+        self.batches.append((task, rows, fill))
 
 
 def run(
-    scenario: Callable[[ToldEngine, Model], Awaitable[None]],
-    patience: float = 5.0,
-    cached: int = 0,
+    scenario: Callable[[FakeEngine, Model], Awaitable[None]],
+    max_wait: float = 5.0,
+    cache_size: int = 0,
     observer: Observer | None = None,
 ) -> None:
-    async def begin() -> None:
-        engine = ToldEngine()
-        model = Model("a", engine, patience, cached, observer or Observer())
+    async def start() -> None:
+        engine = FakeEngine()
+        model = Model("a", engine, max_wait, cache_size, observer or Observer())
         await asyncio.wait_for(scenario(engine, model), 60)
 
-    asyncio.run(begin())
+    asyncio.run(start())
 
 
-def test_a_model_is_ready_only_once_it_was_warmed_up() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
-        engine.broken = {"attention"}
-        for _ in range(2):  # the second look must not take the first for enough
+def test_model_is_ready_only_after_complete_warm_up() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        engine.failing = {"attention"}
+        for _ in range(2):  # the second check must repeat the failed warm-up
             await model.check()
             assert not model.ready
-        engine.broken = set()
+        engine.failing = set()
         await model.check()
         assert model.ready
 
     run(scenario)
 
 
-def test_a_version_is_warmed_up_once() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_version_is_warmed_up_once() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        engine.asked.clear()
+        engine.calls.clear()
         await model.check()
-        assert engine.asked == []
-        engine.now = "2"
+        assert engine.calls == []
+        engine.current_version = "2"
         await model.check()
         assert model.version == "2"
-        assert {"info", "serving_default", "greedy", "nbest", "align"} <= set(engine.asked)
+        assert {"info", "serving_default", "greedy", "nbest", "align"} <= set(engine.calls)
 
     run(scenario)
 
 
-def test_a_new_version_is_warmed_up_under_load_too() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_new_version_is_warmed_up_despite_full_queue() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        engine.now = "2"
-        engine.asked.clear()
-        crowd = [asyncio.create_task(model.translate(["word " * 50], "beam", 0)) for _ in range(9)]
+        engine.current_version = "2"
+        engine.calls.clear()
+        requests = [
+            asyncio.create_task(model.translate(["word " * 50], "beam", 0)) for _ in range(9)
+        ]
         await asyncio.sleep(0)
         assert model.backlog > 0
         await model.check()
         assert model.ready
-        assert "attention" in engine.asked
-        await asyncio.gather(*crowd, return_exceptions=True)  # most of it is refused
+        assert "attention" in engine.calls
+        await asyncio.gather(*requests, return_exceptions=True)  # most of them are refused
 
-    run(scenario, patience=0.0)
+    run(scenario, max_wait=0.0)
 
 
-def test_why_a_model_is_not_ready_is_logged_from_the_beginning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
-        engine.broken = {"info"}
+def test_reason_for_not_ready_is_logged_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        engine.failing = {"info"}
         await model.check()
         await model.check()
-        engine.broken = {"greedy"}
+        engine.failing = {"greedy"}
         await model.check()
 
     with caplog.at_level(logging.INFO, "app"):
         run(scenario)
     states = [record.fields["state"] for record in caplog.records]
-    assert states == ["info is broken", "greedy is broken"]
+    assert states == ["info fails", "greedy fails"]
 
 
-async def said(model: Model, text: str, mode: Mode = "beam", alternatives: int = 0) -> str:
+async def translate(model: Model, text: str, mode: Mode = "beam", alternatives: int = 0) -> str:
     (translation,) = await model.translate([text], mode, alternatives)
     return translation.text
 
 
-def test_what_is_asked_again_comes_from_the_cache_and_what_fell_out_does_not() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_cache_answers_repeated_text_until_it_is_evicted() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        engine.asked.clear()
-        for text, asked in (("a", 1), ("a", 1), ("b", 2), ("a", 2), ("c", 3), ("b", 4)):
-            await said(model, text)
-            assert len(engine.asked) == asked, text
+        engine.calls.clear()
+        for text, calls in (("a", 1), ("a", 1), ("b", 2), ("a", 2), ("c", 3), ("b", 4)):
+            await translate(model, text)
+            assert len(engine.calls) == calls, text
 
-    run(scenario, cached=2)
+    run(scenario, cache_size=2)
 
 
-def test_without_a_cache_everything_is_asked() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_without_cache_every_text_is_translated() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        engine.asked.clear()
-        await said(model, "a")
-        await said(model, "a")
-        assert len(engine.asked) == 2
+        engine.calls.clear()
+        await translate(model, "a")
+        await translate(model, "a")
+        assert len(engine.calls) == 2
 
     run(scenario)
 
 
-def test_a_text_twice_in_a_request_is_asked_once() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_repeated_text_in_a_request_is_translated_once() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        engine.asked.clear()
+        engine.calls.clear()
         translations = await model.translate(["a", "a"], "beam", 0)
         assert [translation.text for translation in translations] == ["serving_default 1"] * 2
-        assert engine.asked == ["serving_default"]
+        assert engine.calls == ["serving_default"]
 
     run(scenario)
 
 
-def test_the_cache_keeps_ways_to_search_apart() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_cache_separates_search_modes() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
         for _ in range(2):
-            assert await said(model, "a") == "serving_default 1"
-            assert await said(model, "a", "greedy") == "greedy 1"
-            assert await said(model, "a", alternatives=2) == "nbest 1"
+            assert await translate(model, "a") == "serving_default 1"
+            assert await translate(model, "a", "greedy") == "greedy 1"
+            assert await translate(model, "a", alternatives=2) == "nbest 1"
 
-    run(scenario, cached=9)
+    run(scenario, cache_size=9)
 
 
-def test_a_new_version_answers_for_itself() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_new_version_does_not_use_cache_of_old_version() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        assert await said(model, "a") == "serving_default 1"
-        engine.now = "2"
+        assert await translate(model, "a") == "serving_default 1"
+        engine.current_version = "2"
         await model.check()
-        assert await said(model, "a") == "serving_default 2"
+        assert await translate(model, "a") == "serving_default 2"
 
-    run(scenario, cached=9)
+    run(scenario, cache_size=9)
 
 
-def test_a_sentence_that_is_very_long_is_not_kept() -> None:
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+def test_long_sentence_is_not_cached() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        engine.asked.clear()
-        for length, asked in ((LONGEST_KEPT, 1), (LONGEST_KEPT + 1, 3)):
+        engine.calls.clear()
+        for length, calls in ((MAX_CACHED_CHARACTERS, 1), (MAX_CACHED_CHARACTERS + 1, 3)):
             for _ in range(2):
-                await said(model, "a" * length)
-            assert len(engine.asked) == asked
+                await translate(model, "a" * length)
+            assert len(engine.calls) == calls
 
-    run(scenario, cached=9)
+    run(scenario, cache_size=9)
 
 
-def test_what_a_model_cuts_counts_as_no_longer_than_it_reads() -> None:
-    batches = Batches()
+def test_truncated_text_counts_with_maximum_length() -> None:
+    recorder = BatchRecorder()
 
-    async def scenario(engine: ToldEngine, model: Model) -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
-        batches.seen.clear()
+        recorder.batches.clear()
         short, long = "word " * 20, "word " * 200
         await model.translate([short, long], "beam", 0)
         await model.align(Pair(f"{short}\n{long}", f"{long}\n{short}"))
         await model.align(Pair("a\na", f"{long}\n{short}"))
-        assert batches.seen == [("beam", 2, 1.0), ("align", 2, 1.0), ("align", 2, 1.0)]
+        assert recorder.batches == [("beam", 2, 1.0), ("align", 2, 1.0), ("align", 2, 1.0)]
 
-    run(scenario, observer=batches)
+    run(scenario, observer=recorder)

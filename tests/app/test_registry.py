@@ -1,4 +1,4 @@
-"""Which of several models answers."""
+"""Selection of a model for a request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,26 +8,26 @@ import pytest
 from app.errors import ApiError, UnavailableError
 from app.models.batcher import Observer
 from app.models.model import Model
-from app.models.registry import Models
-from tests.app.fake_engine import ToldEngine
+from app.models.registry import ModelRegistry
+from tests.app.fake_engine import FakeEngine
 
 PAIRS = {"large": ("en", "de"), "small": ("en", "de"), "back": ("de", "en")}
 
 
-def run(scenario: Callable[[dict[str, ToldEngine], Models], Awaitable[None]]) -> None:
-    async def begin() -> None:
-        engines = {name: ToldEngine(*pair) for name, pair in PAIRS.items()}
-        models = Models(
+def run(scenario: Callable[[dict[str, FakeEngine], ModelRegistry], Awaitable[None]]) -> None:
+    async def start() -> None:
+        engines = {name: FakeEngine(*pair) for name, pair in PAIRS.items()}
+        models = ModelRegistry(
             [Model(name, engine, 5.0, 0, Observer()) for name, engine in engines.items()]
         )
         await asyncio.wait_for(scenario(engines, models), 60)
         await models.close()
 
-    asyncio.run(begin())
+    asyncio.run(start())
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"),
+    ("query", "name"),
     [
         ((None, None), "large"),
         (("en", "de"), "large"),
@@ -37,43 +37,41 @@ def run(scenario: Callable[[dict[str, ToldEngine], Models], Awaitable[None]]) ->
         ((None, None, "back"), "back"),
     ],
 )
-def test_the_name_decides_then_the_languages_then_the_order(
-    asked: tuple[str | None, ...], name: str
-) -> None:
-    async def scenario(engines: dict[str, ToldEngine], models: Models) -> None:
+def test_find_uses_name_then_languages_then_order(query: tuple[str | None, ...], name: str) -> None:
+    async def scenario(engines: dict[str, FakeEngine], models: ModelRegistry) -> None:
         await models.start()
-        assert models.find(*asked).name == name
+        assert models.find(*query).name == name
 
     run(scenario)
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "message"),
+    ("query", "status", "code", "available"),
     [
-        (("en", "de", "huge"), 404, "no model has this name"),
-        (("en", "fr"), 422, "there is de to en, en to de"),
-        (("en", "de", "back"), 422, "there is de to en"),
+        (("en", "de", "huge"), 404, "no_such_model", "/api/v1/models"),
+        (("en", "fr"), 422, "unsupported_languages", ": de to en, en to de$"),
+        (("en", "de", "back"), 422, "unsupported_languages", ": de to en$"),
     ],
 )
-def test_what_no_model_translates_is_told_with_what_there_is(
-    asked: tuple[str, ...], status: int, message: str
+def test_find_error_names_available_languages(
+    query: tuple[str, ...], status: int, code: str, available: str
 ) -> None:
-    async def scenario(engines: dict[str, ToldEngine], models: Models) -> None:
+    async def scenario(engines: dict[str, FakeEngine], models: ModelRegistry) -> None:
         await models.start()
-        with pytest.raises(ApiError, match=message) as problem:
-            models.find(*asked)
-        assert problem.value.status == status
+        with pytest.raises(ApiError, match=available) as caught:
+            models.find(*query)
+        assert (caught.value.status, caught.value.code) == (status, code)
 
     run(scenario)
 
 
-def test_all_are_ready_or_the_server_is_not() -> None:
-    async def scenario(engines: dict[str, ToldEngine], models: Models) -> None:
-        engines["small"].broken = {"info"}
+def test_registry_is_ready_when_all_models_are() -> None:
+    async def scenario(engines: dict[str, FakeEngine], models: ModelRegistry) -> None:
+        engines["small"].failing = {"info"}
         await models.start()
         assert not models.ready
         assert models.find("en", "de").name == "large"
-        engines["small"].broken = set()
+        engines["small"].failing = set()
         for model in models:
             await model.check()
         assert models.ready
@@ -81,8 +79,8 @@ def test_all_are_ready_or_the_server_is_not() -> None:
     run(scenario)
 
 
-def test_before_any_model_was_read_none_answers() -> None:
-    async def scenario(engines: dict[str, ToldEngine], models: Models) -> None:
+def test_find_fails_before_any_model_card_is_read() -> None:
+    async def scenario(engines: dict[str, FakeEngine], models: ModelRegistry) -> None:
         with pytest.raises(UnavailableError, match="no model is ready"):
             models.find("en", "de")
 

@@ -1,21 +1,30 @@
 import pytest
 
 from app.engines.engine import Alternative, Pair, Translation
-from app.text.sentences import join, lines, pairs, sentences
+from app.text.sentences import join_translations, pair_sentences, split_lines, split_sentences
 
 TEXTS = [
-    "One. Two!", "  One.\n\n\tTwo? Three \r\n", "", " \n ", "no end", "a\u00a0b.\u2003C d.",
-    "1. First\n2. Second", "Ünï. 😀 x. Ÿ", "\u2028a\u2028b", "x" * 3000, "\ufeffA. B.\u200b",
-    "\x00 a. \x1c b\x85c", "مرحبا. كيف حالك؟", "今日は。元気です。",
-]  # fmt: skip
+    "One. Two!",
+    "  One.\n\n\tTwo? Three \r\n",
+    "",
+    " \n ",
+    "no end",
+    "a\u00a0b.\u2003C d.",
+    "1. First\n2. Second",
+    "Ünï. 😀 x. Ÿ",
+    "\u2028a\u2028b",
+    "x" * 3000,
+    "\ufeffA. B.\u200b",
+    "\x00 a. \x1c b\x85c",
+    "مرحبا. كيف حالك؟",
+    "今日は。元気です。",
+]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("language", ["en", "de", "ja", "ar", "xx", "no-such-language"])
-def test_sentences_follow_one_another_and_nothing_but_space_lies_between(
-    text: str, language: str
-) -> None:
-    spans = sentences(text, language)
+def test_sentences_cover_the_text_except_white_space(text: str, language: str) -> None:
+    spans = split_sentences(text, language)
     rest = text
     for span in reversed(spans):
         assert span.of(text) == span.of(text).strip() != ""
@@ -23,37 +32,39 @@ def test_sentences_follow_one_another_and_nothing_but_space_lies_between(
     assert rest.strip() == ""
 
 
-def test_a_sentence_ends_where_its_line_ends() -> None:
+def test_line_break_ends_a_sentence() -> None:
     text = "One. Two\nthree\n\n  four  "
-    assert [span.of(text) for span in sentences(text, "en")] == ["One.", "Two", "three", "four"]
-    assert [span.of(text) for span in lines(text)] == ["One. Two", "three", "four"]
+    sentences = [span.of(text) for span in split_sentences(text, "en")]
+    assert sentences == ["One.", "Two", "three", "four"]
+    assert [span.of(text) for span in split_lines(text)] == ["One. Two", "three", "four"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_text_whose_sentences_stay_as_they_are_stays_as_it_is(text: str) -> None:
-    spans = sentences(text, "en")
-    same = [Translation(span.of(text), -1.0, False) for span in spans]
-    assert join(text, spans, same).text == text
+def test_joining_unchanged_sentences_restores_the_text(text: str) -> None:
+    spans = split_sentences(text, "en")
+    unchanged = [Translation(span.of(text), -1.0, False) for span in spans]
+    assert join_translations(text, spans, unchanged).text == text
 
 
-def test_white_space_between_sentences_is_kept() -> None:
+def test_join_keeps_white_space_between_sentences() -> None:
     text = "  It is.   He was.\r\n\tShe.\n"
-    done = [Translation(name, -1.0, False) for name in ("x", "y", "z")]
-    joined = join(text, sentences(text, "en"), done)
+    translations = [Translation(name, -1.0, False) for name in ("x", "y", "z")]
+    joined = join_translations(text, split_sentences(text, "en"), translations)
     assert joined == Translation("  x   y\r\n\tz\n", -1.0, False)
 
 
-def test_a_text_is_truncated_where_one_of_its_sentences_is() -> None:
-    spans = sentences("It is. He was.", "en")
-    assert join(
-        "It is. He was.", spans, [Translation("a", -1, False), Translation("b", -2, True)]
-    ) == (Translation("a b", -1.5, True))
+def test_join_reports_truncation_of_any_sentence() -> None:
+    text = "It is. He was."
+    translations = [Translation("a", -1, False), Translation("b", -2, True)]
+    joined = join_translations(text, split_sentences(text, "en"), translations)
+    assert joined == Translation("a b", -1.5, True)
 
 
-def test_alternatives_are_the_next_best_ways_to_choose() -> None:
-    one = Translation("a", -1.0, False, (Alternative("A", -4.0), Alternative("?", -9.0)))
-    other = Translation("b", -1.0, False, (Alternative("B", -2.0), Alternative("!", -6.0)))
-    joined = join("It is. He was.", sentences("It is. He was.", "en"), [one, other])
+def test_join_alternatives_are_the_next_best_combinations() -> None:
+    text = "It is. He was."
+    first = Translation("a", -1.0, False, (Alternative("A", -4.0), Alternative("?", -9.0)))
+    second = Translation("b", -1.0, False, (Alternative("B", -2.0), Alternative("!", -6.0)))
+    joined = join_translations(text, split_sentences(text, "en"), [first, second])
     assert (joined.text, joined.score) == ("a b", -1.0)
     assert joined.alternatives == (Alternative("a B", -1.5), Alternative("A b", -2.5))
 
@@ -67,9 +78,10 @@ def test_alternatives_are_the_next_best_ways_to_choose() -> None:
         ("", []),
     ],
 )
-def test_sentences_are_paired_as_finely_as_can_be_told(
+def test_pairs_are_sentences_else_lines_else_the_text(
     translation: str, expected: list[str]
 ) -> None:
     text = "One. Two.\nEnd."
-    found = pairs(Pair(text, translation), "en", "de")
-    assert [f"{a.of(text)}|{b.of(translation)}" for a, b in found] == expected
+    spans = pair_sentences(Pair(text, translation), "en", "de")
+    pairs = [f"{source.of(text)}|{target.of(translation)}" for source, target in spans]
+    assert pairs == expected

@@ -1,4 +1,4 @@
-"""What becomes of what a server behind the application answers."""
+"""Handling of responses and errors from TensorFlow Serving."""
 
 import asyncio
 import json
@@ -14,15 +14,15 @@ from app.engines.tf_serving import TFServingEngine
 from app.errors import ApiError
 
 
-class Scripted(ThreadingHTTPServer):
-    """Answers everything with a status and a body, after a time."""
+class StubServer(ThreadingHTTPServer):
+    """Answers every request with the same status and body, after a delay."""
 
     status = 200
     content = b""
     delay = 0.0
 
     def handle_error(self, *_: Any) -> None:
-        """A client that has gone is no news."""
+        """Ignore clients that disconnect."""
 
     @property
     def url(self) -> str:
@@ -30,7 +30,7 @@ class Scripted(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: Scripted
+    server: StubServer
 
     def do_GET(self) -> None:
         time.sleep(self.server.delay)
@@ -48,24 +48,24 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[Scripted]:
-    with Scripted(("127.0.0.1", 0), Handler) as server:
+def server() -> Iterator[StubServer]:
+    with StubServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()
 
 
-def ask(
-    url: str, question: Callable[[TFServingEngine], Awaitable[Any]], seconds: float = 20.0
+def run(
+    url: str, operation: Callable[[TFServingEngine], Awaitable[Any]], timeout: float = 20.0
 ) -> Any:
-    async def run() -> Any:
-        engine = TFServingEngine(url, seconds)
+    async def run_and_close() -> Any:
+        engine = TFServingEngine(url, timeout)
         try:
-            return await question(engine)
+            return await operation(engine)
         finally:
             await engine.close()
 
-    return asyncio.run(run())
+    return asyncio.run(run_and_close())
 
 
 def call(engine: TFServingEngine) -> Awaitable[Any]:
@@ -76,47 +76,47 @@ def version(engine: TFServingEngine) -> Awaitable[Any]:
     return engine.version()
 
 
-@pytest.mark.parametrize("question", [call, version])
+@pytest.mark.parametrize("operation", [call, version])
 @pytest.mark.parametrize(
-    ("status", "becomes"),
+    ("status", "expected"),
     [(404, 503), (429, 503), (503, 503), (504, 504), (400, 502), (500, 502), (302, 502)],
 )
-def test_an_error_becomes_one_of_ours(
-    server: Scripted, question: Callable[..., Any], status: int, becomes: int
+def test_server_error_becomes_api_error_without_details(
+    server: StubServer, operation: Callable[..., Any], status: int, expected: int
 ) -> None:
     server.status, server.content = status, b'{"error": "Xylophonquark"}'
-    with pytest.raises(ApiError) as problem:
-        ask(server.url, question)
-    assert problem.value.status == becomes
-    assert "Xylophonquark" not in problem.value.message
+    with pytest.raises(ApiError) as caught:
+        run(server.url, operation)
+    assert caught.value.status == expected
+    assert "Xylophonquark" not in caught.value.message
 
 
-@pytest.mark.parametrize("question", [call, version])
+@pytest.mark.parametrize("operation", [call, version])
 @pytest.mark.parametrize("content", [b"", b"no JSON", b"[]", b"{}", b"null", b"\xff"])
-def test_an_answer_that_cannot_be_used_is_told(
-    server: Scripted, question: Callable[..., Any], content: bytes
+def test_invalid_response_becomes_bad_backend(
+    server: StubServer, operation: Callable[..., Any], content: bytes
 ) -> None:
     server.content = content
-    with pytest.raises(ApiError) as problem:
-        ask(server.url, question)
-    assert (problem.value.status, problem.value.code) == (502, "bad_backend")
+    with pytest.raises(ApiError) as caught:
+        run(server.url, operation)
+    assert (caught.value.status, caught.value.code) == (502, "bad_backend")
 
 
-def test_a_server_that_is_slow_or_away_is_told(server: Scripted) -> None:
+def test_slow_server_is_504_and_unreachable_server_is_503(server: StubServer) -> None:
     server.delay = 0.5
     with pytest.raises(ApiError) as slow:
-        ask(server.url, call, seconds=0.1)
-    with pytest.raises(ApiError) as away:
-        ask("http://127.0.0.1:9/v1/models/demo", call)
-    assert (slow.value.status, away.value.status) == (504, 503)
+        run(server.url, call, timeout=0.1)
+    with pytest.raises(ApiError) as unreachable:
+        run("http://127.0.0.1:9/v1/models/demo", call)
+    assert (slow.value.status, unreachable.value.status) == (504, 503)
 
 
-def test_the_version_is_the_highest_that_is_loaded(server: Scripted) -> None:
+def test_version_is_the_highest_loaded_one(server: StubServer) -> None:
     states = {"9": "AVAILABLE", "10": "AVAILABLE", "11": "LOADING"}
-    found = [{"version": number, "state": state} for number, state in states.items()]
-    server.content = json.dumps({"model_version_status": found}).encode()
-    assert ask(server.url, version) == "10"
-    server.content = json.dumps({"model_version_status": found[-1:]}).encode()
-    with pytest.raises(ApiError, match="being loaded") as problem:
-        ask(server.url, version)
-    assert problem.value.status == 503
+    versions = [{"version": number, "state": state} for number, state in states.items()]
+    server.content = json.dumps({"model_version_status": versions}).encode()
+    assert run(server.url, version) == "10"
+    server.content = json.dumps({"model_version_status": versions[-1:]}).encode()
+    with pytest.raises(ApiError, match="loading") as caught:
+        run(server.url, version)
+    assert caught.value.status == 503

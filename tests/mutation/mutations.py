@@ -1,76 +1,77 @@
-"""Well-known mistakes, each as what takes the place of one sound function.
+"""Well-known Transformer bugs, each as a replacement for one function of tfnmt.
 
-The code stays as it is: a fault is put in from outside, in one process.
+The source code stays unchanged: `inject` replaces the function in the running process only.
 """
 
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tfnmt.model.layers import Tensor
+if TYPE_CHECKING:
+    from tfnmt.model.layers import Tensor
 
 Function = Callable[..., Any]
 
 
-class Fault(NamedTuple):
-    """A mistake: what it is, where it goes, and what takes that place."""
+class Mutation(NamedTuple):
+    """An injected bug: its description, the function it replaces and the replacement."""
 
-    says: str
-    place: str  # module:function, or module:Class.function
-    broken: Callable[[Function], Function]  # given the sound one
-    tests: tuple[str, ...]  # of tests/tfnmt/: those nearest to the place
-    trains: bool = True  # else it is a fault of the search
+    description: str
+    target: str  # module:function, or module:Class.function
+    mutate: Callable[[Function], Function]  # original function -> function with the bug
+    tests: tuple[str, ...]  # test files in tests/tfnmt/ closest to the target
+    needs_training: bool = True  # False: a decoding bug, measured on the reference run
 
 
-def plant(fault: Fault) -> None:
-    """Puts the broken function where the sound one is, also where that was imported before."""
-    module_name, path = fault.place.split(":")
+def inject(mutation: Mutation) -> None:
+    """Replace the target of a mutation, including in modules that imported it earlier."""
+    module_name, path = mutation.target.split(":")
     owner: Any = importlib.import_module(module_name)
     *classes, name = path.split(".")
     for each in classes:
         owner = getattr(owner, each)
-    sound = getattr(owner, name)
-    broken = fault.broken(sound)
-    setattr(owner, name, broken)
+    original = getattr(owner, name)
+    mutated = mutation.mutate(original)
+    setattr(owner, name, mutated)
     for module in [module for key, module in sys.modules.items() if key.startswith("tfnmt")]:
         for key, value in list(vars(module).items()):
-            if value is sound:
-                setattr(module, key, broken)
+            if value is original:
+                setattr(module, key, mutated)
 
 
 # --- Masks ----------------------------------------------------------------------------------------
 
 
-def _all_true(sound: Function) -> Function:
-    def mask(tokens_or_length: Tensor) -> Tensor:
+def _all_true(original: Function) -> Function:
+    def mask(tokens_or_length: "Tensor") -> "Tensor":
         from keras import ops
 
-        return ops.ones_like(sound(tokens_or_length))
+        return ops.ones_like(original(tokens_or_length))
 
     return mask
 
 
-# --- What the decoder reads, and what it is to say ------------------------------------------------
+# --- Decoder input and target ---------------------------------------------------------------------
 
 
-def _no_shift(sound: Function) -> Function:
-    """Reads the very piece that it is to predict."""
+def _no_shift(original: Function) -> Function:
+    """Feed the decoder the token that it has to predict."""
 
     def gather(*arguments: Any) -> Any:
-        batch = sound(*arguments)
+        batch = original(*arguments)
         return batch._replace(target_in=batch.target_out)
 
     return gather
 
 
-def _no_bos(sound: Function) -> Function:
-    """The target without its last piece, and without its first, of a target that has no bos."""
+def _no_bos(original: Function) -> Function:
+    """Leave out BOS, so that target_in starts with token 1 and target_out with token 2."""
 
     def gather(*arguments: Any) -> Any:
-        batch = sound(*arguments)
+        batch = original(*arguments)
         target_in = np.pad(batch.target_in[:, 1:], [(0, 0), (0, 1)])
         target_out = np.pad(batch.target_out[:, 1:], [(0, 0), (0, 1)])
         return batch._replace(target_in=target_in, target_out=target_out)
@@ -78,13 +79,13 @@ def _no_bos(sound: Function) -> Function:
     return gather
 
 
-def _no_eos(sound: Function) -> Function:
-    """Never learns to end."""
+def _no_eos(original: Function) -> Function:
+    """Leave out EOS, so that the model never learns to end a sentence."""
 
     def gather(*arguments: Any) -> Any:
         from tfnmt.data.preparation.tokenizer import EOS, PAD
 
-        batch = sound(*arguments)
+        batch = original(*arguments)
         target_out = np.where(batch.target_out == EOS, PAD, batch.target_out)
         return batch._replace(target_out=target_out)
 
@@ -94,17 +95,17 @@ def _no_eos(sound: Function) -> Function:
 # --- Attention ------------------------------------------------------------------------------------
 
 
-def _no_scale(sound: Function) -> Function:
-    def attention_weights(query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        return sound(query * query.shape[-1] ** 0.5, keys, mask)
+def _no_scale(original: Function) -> Function:
+    def attention_weights(query: "Tensor", keys: "Tensor", mask: "Tensor") -> "Tensor":
+        return original(query * query.shape[-1] ** 0.5, keys, mask)
 
     return attention_weights
 
 
-def _heads_not_transposed(sound: Function) -> Function:
-    """[B, H, T, D/H] read as if it were [B, T, H, D/H]: positions and heads are mixed up."""
+def _heads_not_transposed(original: Function) -> Function:
+    """Reshape [B, H, T, D/H] as if it were [B, T, H, D/H], which mixes positions and heads."""
 
-    def merge_heads(x: Tensor) -> Tensor:
+    def merge_heads(x: "Tensor") -> "Tensor":
         from keras import ops
 
         _, num_heads, _, depth = x.shape
@@ -113,55 +114,56 @@ def _heads_not_transposed(sound: Function) -> Function:
     return merge_heads
 
 
-def _values_twice(sound: Function) -> Function:
-    """What the encoder attends to is multiplied by the values at its own place again."""
+def _values_twice(original: Function) -> Function:
+    """Multiply the output of encoder self-attention by the values of the same position again."""
 
     def init(self: Any, config: Any, **kwargs: Any) -> None:
         from tfnmt.model.attention import attention_weights, merge_heads, project_heads
 
-        sound(self, config, **kwargs)
+        original(self, config, **kwargs)
         layer = self.self_attention
 
-        def look_around(x: Tensor, mask: Tensor, seed: Tensor | None = None) -> Tensor:
-            query, keys, values = project_heads(x, layer.join(), layer.num_heads)
+        def self_attention(x: "Tensor", mask: "Tensor", seed: "Tensor | None" = None) -> "Tensor":
+            query, keys, values = project_heads(x, layer.fused_qkv(), layer.num_heads)
             attended = attention_weights(query, keys, mask) @ values  # [B, H, S, D/H]
             return layer.output_projection(merge_heads(attended * values))
 
-        layer.look_around = look_around
+        layer.self_attention = self_attention
 
     return init
 
 
-def _no_last_norm(sound: Function) -> Function:
-    """Ends like the paper's stacks, whose last sublayer is normed: here it is not."""
+def _no_last_norm(original: Function) -> Function:
+    """Leave out the final norm of pre-norm stacks, as in post-norm stacks, which need none."""
 
-    def last_norm(config: Any) -> Any:
-        return sound(config.model_copy(update={"norm_first": False}))
+    def make_final_norm(config: Any) -> Any:
+        return original(config.model_copy(update={"norm_first": False}))
 
-    return last_norm
+    return make_final_norm
 
 
 # --- Embeddings and positions ---------------------------------------------------------------------
 
 
-def _untied_init(sound: Function) -> Function:
-    """Drawn from normal(0, 1), as suits a table that is no output projection too."""
+def _untied_init(original: Function) -> Function:
+    """Initialize from normal(0, 1), which suits only a table that is no output projection."""
 
     def build(self: Any, input_shape: Any = None) -> None:
-        sound(self, input_shape)
+        original(self, input_shape)
         self.table.assign(self.table * self.d_model**0.5)
 
     return build
 
 
-def _positions_2k(sound: Function) -> Function:
-    """The exponent counts twice: 2k / d_model, where k runs over even numbers already."""
+def _positions_2k(original: Function) -> Function:
+    """Double the exponent: 2k / d_model, although k already runs over even numbers only."""
 
-    def sinusoids(positions: Tensor, d_model: int) -> Tensor:
+    def sinusoids(positions: "Tensor", d_model: int) -> "Tensor":
         from keras import ops
 
-        rates = 10000.0 ** (-2 * np.arange(0, d_model, 2) / d_model)  # [D/2]
-        angles = ops.cast(positions, "float32")[:, None] * ops.convert_to_tensor(rates, "float32")
+        frequencies = 10000.0 ** (-2 * np.arange(0, d_model, 2) / d_model)  # [D/2]
+        frequencies = ops.convert_to_tensor(frequencies, "float32")
+        angles = ops.cast(positions, "float32")[:, None] * frequencies
         pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # [T, D/2, 2]
         return ops.reshape(pairs, (-1, d_model))
 
@@ -171,106 +173,142 @@ def _positions_2k(sound: Function) -> Function:
 # --- Training -------------------------------------------------------------------------------------
 
 
-def _no_warmup(sound: Function) -> Function:
-    """The highest rate from the first update on."""
+def _no_warmup(original: Function) -> Function:
+    """Start with the peak learning rate."""
 
-    def rate(self: Any, updates: Tensor) -> Tensor:
+    def learning_rate(self: Any, step: "Tensor") -> "Tensor":
         from keras import ops
 
-        return sound(self, ops.maximum(ops.cast(updates, "float32"), self.warmup_steps - 1.0))
+        return original(self, ops.maximum(ops.cast(step, "float32"), self.warmup_steps - 1.0))
 
-    return rate
+    return learning_rate
 
 
 # --- Search ---------------------------------------------------------------------------------------
 
 
-def _penalty_each_step(sound: Function) -> Function:
-    """Divides the sum of log probabilities again and again, so that early ones hardly count."""
+def _penalty_each_step(original: Function) -> Function:
+    """Divide the accumulated log probability at each step, so that early tokens hardly count."""
 
-    def candidates(logits: Tensor, live: Any, position: Tensor, search: Any) -> Any:
+    def candidates(logits: "Tensor", live: Any, position: "Tensor", parameters: Any) -> Any:
         from tfnmt.decoding.search import length_penalty
 
-        found = sound(logits, live, position, search)
-        penalty = length_penalty(position + 1, search.length_penalty)
+        found = original(logits, live, position, parameters)
+        penalty = length_penalty(position + 1, parameters.length_penalty)
         return found._replace(log_probs=found.log_probs / penalty)
 
     return candidates
 
 
-def _ended_go_on(sound: Function) -> Function:
-    """What has ended is entered into the list again in every step."""
+def _duplicate_finished(original: Function) -> Function:
+    """Add the finished hypotheses to their own list again in each step."""
 
-    def keep_finished(candidates: Any, live: Any, state: Any, limits: Tensor, search: Any) -> Any:
+    def keep_finished(
+        candidates: Any, live: Any, state: Any, limits: "Tensor", parameters: Any
+    ) -> Any:
         import tensorflow as tf
 
-        once, again = sound(candidates, live, state, limits, search), state.finished
-        scores = tf.concat([once.scores, again.scores], axis=1)  # [B, 2K]
-        best, where = tf.math.top_k(scores, search.beam_size)
-        tokens = tf.concat([once.tokens, again.tokens], axis=1)  # [B, 2K, T]
-        return once._replace(tokens=tf.gather(tokens, where, batch_dims=1), scores=best)
+        kept = original(candidates, live, state, limits, parameters)
+        duplicates = state.finished
+        scores = tf.concat([kept.scores, duplicates.scores], axis=1)  # [B, 2K]
+        best, where = tf.math.top_k(scores, parameters.beam_size)
+        tokens = tf.concat([kept.tokens, duplicates.tokens], axis=1)  # [B, 2K, T]
+        return kept._replace(tokens=tf.gather(tokens, where, batch_dims=1), scores=best)
 
     return keep_finished
 
 
-MASKS = ("model/test_masks.py", "model/test_transformer.py")
+MASKS = ("model/test_attention.py", "model/test_transformer.py")
 ATTENTION = ("model/test_attention.py",)
-BATCHES = ("data/test_batches.py",)
+BATCHES = ("data/batching/test_batches.py",)
+EMBEDDING = ("model/test_embedding.py",)
 SEARCH = ("decoding/test_search.py",)
 
-FAULTS = {
-    "no_causal_mask": Fault(
-        "each position of the target sees all of it",
-        "tfnmt.model.attention:causal_mask", _all_true, MASKS,
+MUTATIONS = {
+    "no_causal_mask": Mutation(
+        "each target position attends to the whole target",
+        "tfnmt.model.attention:causal_mask",
+        _all_true,
+        MASKS,
     ),
-    "no_padding_mask": Fault(
-        "padding is attended to", "tfnmt.model.attention:padding_mask", _all_true, MASKS
+    "no_padding_mask": Mutation(
+        "padding is attended to",
+        "tfnmt.model.attention:padding_mask",
+        _all_true,
+        MASKS,
     ),
-    "no_shift": Fault(
-        "the decoder reads the piece that it is to predict",
-        "tfnmt.data.batching.batches:gather", _no_shift, BATCHES,
+    "no_shift": Mutation(
+        "the decoder reads the token that it has to predict",
+        "tfnmt.data.batching.batches:gather",
+        _no_shift,
+        BATCHES,
     ),
-    "no_bos": Fault(
-        "trained on targets without a beginning, so that the first piece is never predicted",
-        "tfnmt.data.batching.batches:gather", _no_bos, BATCHES,
+    "no_bos": Mutation(
+        "trained on targets without BOS, so that the first token is never predicted",
+        "tfnmt.data.batching.batches:gather",
+        _no_bos,
+        BATCHES,
     ),
-    "no_eos": Fault(
-        "trained on targets without an end", "tfnmt.data.batching.batches:gather", _no_eos, BATCHES
+    "no_eos": Mutation(
+        "trained on targets without EOS",
+        "tfnmt.data.batching.batches:gather",
+        _no_eos,
+        BATCHES,
     ),
-    "no_scale": Fault(
-        "scores are not divided by the root of d_k",
-        "tfnmt.model.attention:attention_weights", _no_scale, ATTENTION,
+    "no_scale": Mutation(
+        "attention scores are not divided by sqrt(d_k)",
+        "tfnmt.model.attention:attention_weights",
+        _no_scale,
+        ATTENTION,
     ),
-    "heads_not_transposed": Fault(
-        "heads are reshaped without being transposed back",
-        "tfnmt.model.attention:merge_heads", _heads_not_transposed, ATTENTION,
+    "heads_not_transposed": Mutation(
+        "heads are merged without a transpose before the reshape",
+        "tfnmt.model.attention:merge_heads",
+        _heads_not_transposed,
+        ATTENTION,
     ),
-    "values_twice": Fault(
-        "what the encoder attends to is multiplied by V twice",
-        "tfnmt.model.encoder:EncoderLayer.__init__", _values_twice, ("model/test_transformer.py",),
+    "values_twice": Mutation(
+        "encoder self-attention multiplies by V twice",
+        "tfnmt.model.encoder:EncoderLayer.__init__",
+        _values_twice,
+        ("model/test_transformer.py",),
     ),
-    "no_last_norm": Fault(
-        "layers norm first, and nothing norms what the last one gives",
-        "tfnmt.model.sublayers:last_norm", _no_last_norm, ("model/test_numpy.py",),
+    "no_last_norm": Mutation(
+        "pre-norm layers without a norm after the last layer",
+        "tfnmt.model.sublayers:make_final_norm",
+        _no_last_norm,
+        ("model/test_numpy.py",),
     ),
-    "untied_init": Fault(
-        "the shared table is drawn from normal(0, 1)",
-        "tfnmt.model.embedding:Embedding.build", _untied_init, ("model/test_embedding.py",),
+    "untied_init": Mutation(
+        "the shared embedding table is initialized from normal(0, 1)",
+        "tfnmt.model.embedding:Embedding.build",
+        _untied_init,
+        EMBEDDING,
     ),
-    "positions_2k": Fault(
-        "positions with the exponent 2k/d_model for k = 0, 2, 4 ...",
-        "tfnmt.model.embedding:sinusoids", _positions_2k, ("model/test_positions.py",),
+    "positions_2k": Mutation(
+        "positional encoding with exponent 2k/d_model for k = 0, 2, 4 ...",
+        "tfnmt.model.embedding:sinusoids",
+        _positions_2k,
+        EMBEDDING,
     ),
-    "no_warmup": Fault(
-        "the highest learning rate from the first update on",
-        "tfnmt.training.schedule:NoamSchedule.__call__", _no_warmup, ("training/test_schedule.py",),
+    "no_warmup": Mutation(
+        "the peak learning rate from the first step",
+        "tfnmt.training.schedule:NoamSchedule.__call__",
+        _no_warmup,
+        ("training/test_schedule.py",),
     ),
-    "penalty_each_step": Fault(
+    "penalty_each_step": Mutation(
         "the length penalty divides the log probabilities at each step",
-        "tfnmt.decoding.search:_candidates", _penalty_each_step, SEARCH, trains=False,
+        "tfnmt.decoding.search:_candidates",
+        _penalty_each_step,
+        SEARCH,
+        needs_training=False,
     ),
-    "ended_go_on": Fault(
-        "finished hypotheses are entered again in every step, and fill the list up with duplicates",
-        "tfnmt.decoding.search:_keep_finished", _ended_go_on, SEARCH, trains=False,
+    "duplicate_finished": Mutation(
+        "each step adds the finished hypotheses again, so that the list fills with duplicates",
+        "tfnmt.decoding.search:_keep_finished",
+        _duplicate_finished,
+        SEARCH,
+        needs_training=False,
     ),
-}  # fmt: skip
+}

@@ -1,4 +1,4 @@
-"""Faults that are planted on purpose: tests see each of them, those that docs/faults.md names."""
+"""Each injected bug must be caught by the tests that docs/concepts/injected-bugs.md lists for it."""
 
 import json
 import re
@@ -7,36 +7,40 @@ import sys
 
 import pytest
 
-from tests.mutation.mutations import FAULTS
-from tfnmt.runs.run import home
+from tests.mutation.mutations import MUTATIONS
+from tfnmt.runs.run import base_folder
 
 ROW = re.compile(r"^\|(?: `(\w+)` )?\s*\| `([\w/]+\.py)` \| (.+) \|$")
-"""A row of the table of tests: the fault, or none where the row goes on with the one above."""
+"""A row of the page's table of tests. Without a mutation, the row continues the one above."""
 
 
-def named_tests() -> dict[str, set[str]]:
-    """The tests that the page names for each fault, as pytest calls them."""
+def listed_tests() -> dict[str, set[str]]:
+    """Return the tests that the page lists for each mutation, as pytest node ids."""
     tests: dict[str, set[str]] = {}
-    fault = ""
-    for line in (home() / "docs" / "faults.md").read_text(encoding="utf-8").splitlines():
+    mutation = ""
+    for line in (
+        (base_folder() / "docs" / "concepts" / "injected-bugs.md")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    ):
         if row := ROW.match(line):
-            fault = row[1] or fault
+            mutation = row[1] or mutation
             names = re.findall(r"`(\w+)`", row[3])
-            tests.setdefault(fault, set()).update(f"{row[2]}::test_{name}" for name in names)
+            tests.setdefault(mutation, set()).update(f"{row[2]}::test_{name}" for name in names)
     return tests
 
 
-def test_the_page_names_tests_for_every_fault() -> None:
-    named = named_tests()
-    assert set(named) == set(FAULTS)
-    assert all(named.values())
+def test_page_lists_tests_for_every_mutation() -> None:
+    listed = listed_tests()
+    assert set(listed) == set(MUTATIONS)
+    assert all(listed.values())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_tests_that_the_page_names_see_the_fault(name: str) -> None:
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_mutation_fails_the_tests_listed_on_the_page(name: str) -> None:
     command = [sys.executable, "-m", "tests.mutation.run", name, "--tests"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=home(), check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=base_folder(), check=False)
     assert done.returncode == 0, done.stderr
     failed = set(json.loads(done.stdout.splitlines()[-1])["failed"])
-    assert named_tests()[name] <= failed
+    assert listed_tests()[name] <= failed

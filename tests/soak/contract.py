@@ -1,28 +1,33 @@
-"""The contract of a served model: every signature answers, the same in rows and in columns."""
+"""Contract of a served model: each signature answers, with equal results for rows and columns."""
 
 import math
 from typing import Any
 
 import requests
 
-from benchmarks.measurement import tell
-from benchmarks.rest import Rest
+from benchmarks.measurement import print_result
+from benchmarks.rest import RestClient
 
 
-def keeps_contract(rest: Rest, texts: list[str]) -> bool:
-    """Whether every signature answers, alike in rows and in columns; prints a line for each."""
-    verdicts = [_check_signature(rest, *one, texts) for one in rest.signatures().items()]
-    return bool(verdicts) and all(verdicts)  # all are asked, whatever the first gives
+def check_contract(rest: RestClient, texts: list[str]) -> bool:
+    """Call every signature with rows and with columns, and print a JSON line for each.
+
+    Returns:
+        True if the model has signatures and all of them pass.
+    """
+    # A list, so that all signatures are called even after one has failed.
+    passed = [_check_signature(rest, *one, texts) for one in rest.signatures().items()]
+    return bool(passed) and all(passed)
 
 
-def _check_signature(rest: Rest, name: str, inputs: set[str], texts: list[str]) -> bool:
+def _check_signature(rest: RestClient, name: str, inputs: set[str], texts: list[str]) -> bool:
     columns = dict.fromkeys(inputs, texts)
     instances = [dict.fromkeys(inputs, text) for text in texts]
     try:
         by_rows = rest.predict(name, {"instances": instances})
         by_columns = rest.predict(name, {"inputs": columns})
     except (requests.RequestException, ValueError) as error:
-        tell("contract", signature=name, right=False, error=str(error))
+        print_result("contract", signature=name, passed=False, error=str(error))
         return False
     if isinstance(by_columns, dict):
         rows = [
@@ -31,17 +36,17 @@ def _check_signature(rest: Rest, name: str, inputs: set[str], texts: list[str]) 
         ]
     else:
         rows = by_columns
-    right = len(rows) == len(texts) and _same(by_rows, rows)
-    tell("contract", signature=name, right=right)
-    return right
+    passed = len(rows) == len(texts) and _equal(by_rows, rows)
+    print_result("contract", signature=name, passed=passed)
+    return passed
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Equal, numbers nearly."""
+def _equal(one: Any, other: Any) -> bool:
+    """Compare two JSON values; floats may differ by 1e-4, relative or absolute."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_equal, one, other))
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-4)
     return bool(one == other)

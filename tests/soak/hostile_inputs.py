@@ -1,4 +1,4 @@
-"""Hostile texts, sent to a model behind REST."""
+"""Hostile texts for a model behind REST."""
 
 import base64
 import json
@@ -10,30 +10,48 @@ from typing import Any, NoReturn
 
 import requests
 
-from benchmarks.measurement import resident, tell
-from benchmarks.rest import Rest
-from tfnmt.progress import say
+from benchmarks.measurement import print_result, resident_mb
+from benchmarks.rest import RestClient
+from tfnmt.progress import log
 
-ROWS = 16
-"""Hostile texts in a request, at most."""
+MAX_ROWS = 16
+"""Maximum number of hostile texts per request."""
 
-LONGEST = 20_000
-"""Characters of a hostile text, at most."""
+MAX_CHARACTERS = 20_000
+"""Maximum length of a hostile text."""
 
-ALPHABETS = "".join(
-    "".join(map(chr, range(first, first + count)))
-    for first, count in (
-        (0x20, 95), (0xA0, 96), (0x300, 112), (0x391, 57), (0x410, 64), (0x5D0, 27), (0x620, 90),
-        (0x904, 100), (0xE01, 58), (0x1100, 200), (0x2000, 112), (0x3041, 86), (0x4E00, 500),
-        (0xAC00, 500), (0xFE00, 16), (0xFF01, 94), (0x1F300, 500), (0x1F1E6, 26), (0x20000, 100),
-        (0xE0020, 96),
-    )
-)  # fmt: skip
-"""Letters, marks, signs and joiners of many scripts, up to the highest planes."""
+UNPAIRED_SHARE = 0.1
+"""Share of requests that contain an unpaired surrogate in each text."""
+
+BLOCKS = (
+    (0x20, 95),  # Latin
+    (0xA0, 96),  # Latin, accented
+    (0x300, 112),  # combining marks
+    (0x391, 57),  # Greek
+    (0x410, 64),  # Cyrillic
+    (0x5D0, 27),  # Hebrew
+    (0x620, 90),  # Arabic
+    (0x904, 100),  # Devanagari
+    (0xE01, 58),  # Thai
+    (0x1100, 200),  # Hangul Jamo
+    (0x2000, 112),  # punctuation, joiners and direction marks
+    (0x3041, 86),  # Hiragana
+    (0x4E00, 500),  # Chinese characters
+    (0xAC00, 500),  # Hangul syllables
+    (0xFE00, 16),  # variation selectors
+    (0xFF01, 94),  # full-width forms
+    (0x1F300, 500),  # emoji
+    (0x1F1E6, 26),  # regional indicators
+    (0x20000, 100),  # Chinese characters beyond the basic plane
+    (0xE0020, 96),  # tags
+)
+"""First code point and number of characters."""
+
+ALPHABETS = "".join("".join(map(chr, range(first, first + count))) for first, count in BLOCKS)
 
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0xFEFF, 0xFFFE, 0xFFFF, 0x202E]))
 
-MARKS = [
+MARKUP = [
     "<s>",
     "</s>",
     "<pad>",
@@ -49,89 +67,119 @@ MARKS = [
 ]
 
 
-def _bytes(draw: random.Random) -> Any:
-    content = draw.randbytes(draw.randint(0, 300))
+def _random_bytes(generator: random.Random) -> Any:
+    content = generator.randbytes(generator.randint(0, 300))
     return {"b64": base64.b64encode(content).decode("ascii")}
 
 
-def _huge(draw: random.Random) -> Any:
-    length = draw.randint(LONGEST // 2, LONGEST)
-    pattern = draw.choice(["a", "word ", "。", "😀", "Ab1-", "\u0301", "x" * 999 + " "])
+def _long_text(generator: random.Random) -> Any:
+    length = generator.randint(MAX_CHARACTERS // 2, MAX_CHARACTERS)
+    pattern = generator.choice(["a", "word ", "。", "😀", "Ab1-", "\u0301", "x" * 999 + " "])
     return (pattern * length)[:length]
 
 
-def _empty(draw: random.Random) -> Any:
-    return draw.choice(["", " ", "\n", "\t\t", "\u00a0", "\u3000 ", "\u200b", {"b64": ""}])
+def _blank_text(generator: random.Random) -> Any:
+    return generator.choice(["", " ", "\n", "\t\t", "\u00a0", "\u3000 ", "\u200b", {"b64": ""}])
 
 
-def _scripts(draw: random.Random) -> Any:
-    return "".join(draw.choices(ALPHABETS, k=draw.randint(1, 300)))
+def _mixed_scripts(generator: random.Random) -> Any:
+    return "".join(generator.choices(ALPHABETS, k=generator.randint(1, 300)))
 
 
-def _controls(draw: random.Random) -> Any:
-    return "".join(draw.choices(CONTROLS + "ab ", k=draw.randint(1, 100)))
+def _control_characters(generator: random.Random) -> Any:
+    return "".join(generator.choices(CONTROLS + "ab ", k=generator.randint(1, 100)))
 
 
-def _marks(draw: random.Random) -> Any:
-    return "".join(draw.choices([*MARKS, " ", "word"], k=draw.randint(1, 30)))
+def _markup(generator: random.Random) -> Any:
+    return "".join(generator.choices([*MARKUP, " ", "word"], k=generator.randint(1, 30)))
 
 
-def _surrogates(draw: random.Random) -> Any:
-    broken = chr(draw.randint(0xD800, 0xDFFF))
-    return f"{_marks(draw)}{broken}{_marks(draw)}"
+def _unpaired_surrogate(generator: random.Random) -> Any:
+    surrogate = chr(generator.randint(0xD800, 0xDFFF))
+    return f"{_markup(generator)}{surrogate}{_markup(generator)}"
 
 
-HOSTILE = (_bytes, _empty, _scripts, _controls, _marks, _bytes, _scripts, _controls, _marks, _huge)
+HOSTILE = (
+    _random_bytes,
+    _blank_text,
+    _mixed_scripts,
+    _control_characters,
+    _markup,
+    _random_bytes,
+    _mixed_scripts,
+    _control_characters,
+    _markup,
+    _long_text,
+)
+"""Generators of texts that must be answered. Long texts are rare, because they are slow."""
 
 
-def attack(rest: Rest, total: int, draw: random.Random, pid: int | None) -> bool:
-    """Sends hostile texts, and prints what came of them; whether all was right."""
+def attack(rest: RestClient, total: int, generator: random.Random, pid: int | None) -> bool:
+    """Send hostile texts and print a JSON line with the results.
+
+    Args:
+        rest: Client of the model.
+        total: Number of texts.
+        generator: Source of the texts.
+        pid: Process id of the server, to report its memory; None reports none.
+
+    Returns:
+        True if every request was answered correctly, or refused where that is allowed.
+    """
     signatures = cycle(rest.signatures().items())
     verdicts: Counter[str] = Counter()
-    wrong: list[str] = []
-    memory = [resident(pid)]
+    failures: list[str] = []
+    memory = [resident_mb(pid)]
     sent = 0
-    begun = time.monotonic()
+    start = time.monotonic()
     while sent < total:
         name, inputs = next(signatures)
-        rows = min(draw.randint(1, ROWS), total - sent)
-        broken = draw.random() < 0.1
-        kinds = [_surrogates] if broken else HOSTILE
+        rows = min(generator.randint(1, MAX_ROWS), total - sent)
+        may_be_refused = generator.random() < UNPAIRED_SHARE
+        kinds = [_unpaired_surrogate] if may_be_refused else HOSTILE
         instances = [
-            {alias: draw.choice(kinds)(draw) for alias in sorted(inputs)} for _ in range(rows)
+            {alias: generator.choice(kinds)(generator) for alias in sorted(inputs)}
+            for _ in range(rows)
         ]
-        verdict = _judge(rest, name, instances, broken)
+        verdict = _send(rest, name, instances, may_be_refused)
         verdicts[verdict.partition(":")[0]] += 1
-        wrong += [f"{name}: {verdict}"] if verdict not in ("answered", "refused") else []
+        failures += [f"{name}: {verdict}"] if verdict not in ("answered", "refused") else []
         sent += rows
         if sent * 10 // total >= len(memory):
-            memory.append(resident(pid))
-            say(f"{sent:,} of {total:,} texts" + (f", {memory[-1]:,} MB" if pid else ""))
-    tell(
-        "hostile", texts=sent, requests=sum(verdicts.values()), **verdicts, wrong=wrong[:5],
-        seconds=round(time.monotonic() - begun, 1), memory_mb=memory if pid else None,
-    )  # fmt: skip
-    return not wrong
+            memory.append(resident_mb(pid))
+            log(f"{sent:,} of {total:,} texts" + (f", {memory[-1]:,} MB" if pid else ""))
+    print_result(
+        "hostile",
+        texts=sent,
+        requests=sum(verdicts.values()),
+        **verdicts,
+        failures=failures[:5],
+        seconds=round(time.monotonic() - start, 1),
+        memory_mb=memory if pid else None,
+    )
+    return not failures
 
 
-def _judge(rest: Rest, name: str, instances: list[dict[str, Any]], broken: bool) -> str:
-    """`answered`, `refused` where that is right, or what is wrong."""
+def _send(
+    rest: RestClient, name: str, instances: list[dict[str, Any]], may_be_refused: bool
+) -> str:
+    """Send a request; return `answered`, `refused` if that is allowed, or the failure."""
     try:
-        answer = rest.post(name, {"instances": instances})
+        response = rest.post(name, {"instances": instances})
     except requests.RequestException as error:
         return f"lost: {error}"
-    if answer.status_code == 400 and broken:
+    if response.status_code == 400 and may_be_refused:
         return "refused"
-    if answer.status_code != 200:
-        return f"failed: {answer.status_code}, {answer.text[:200]}"
+    if response.status_code != 200:
+        return f"failed: {response.status_code}, {response.text[:200]}"
     try:
-        text = answer.content.decode("utf-8")
-        predictions = json.loads(text, parse_constant=_refuse)["predictions"]
+        text = response.content.decode("utf-8")
+        predictions = json.loads(text, parse_constant=_reject_constant)["predictions"]
     except ValueError as error:
         return f"invalid: {error}"
     return "answered" if len(predictions) == len(instances) else "invalid: rows are missing"
 
 
-def _refuse(constant: str) -> NoReturn:
-    """NaN and the infinities are no JSON, though Python reads them."""
+def _reject_constant(constant: str) -> NoReturn:
+    """Reject NaN and infinities, which Python accepts although they are not JSON."""
     raise ValueError(constant)

@@ -1,4 +1,4 @@
-"""The web application as a process, and a browser, for those that speak to them."""
+"""Fixtures that run the web application, a stub of TensorFlow Serving and a browser."""
 
 import json
 import os
@@ -17,8 +17,8 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
-STANDIN = ROOT / "tests" / "serving" / "standin.py"
-PATIENCE = 120
+STUB_SERVER = ROOT / "tests" / "serving" / "stub_server.py"
+TIMEOUT = 120
 
 
 @dataclass(frozen=True)
@@ -30,34 +30,34 @@ class App:
     log: Path
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=PATIENCE, trust_env=False, **options)
+        return httpx.get(self.url + path, timeout=TIMEOUT, trust_env=False, **options)
 
     def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
-        given = options if body is None else {"json": body, **options}
-        return httpx.post(self.url + path, timeout=PATIENCE, trust_env=False, **given)
+        content = options if body is None else {"json": body, **options}
+        return httpx.post(self.url + path, timeout=TIMEOUT, trust_env=False, **content)
 
     def translate(self, text: Any, **fields: Any) -> Any:
-        answer = self.post("/api/v1/translate", {"text": text, **fields})
-        assert answer.status_code == 200, answer.text
-        return answer.json()["translations"]
+        response = self.post("/api/v1/translate", {"text": text, **fields})
+        assert response.status_code == 200, response.text
+        return response.json()["translations"]
 
     def wait(self, status: int) -> None:
-        """Until /readyz says so."""
+        """Wait until /readyz returns a status."""
         wait_until(lambda: self.get("/readyz").status_code == status)
 
     def events(self) -> list[dict[str, Any]]:
-        """What it has logged."""
+        """Return the logged events."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, "it has not come to pass"
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, "timeout"
         time.sleep(0.1)
 
 
-Start = Callable[..., AbstractContextManager[App]]
+StartApp = Callable[..., AbstractContextManager[App]]
 
 
 COMMAND = (sys.executable, "-m", "app", "--port=0")
@@ -65,8 +65,8 @@ COMMAND = (sys.executable, "-m", "app", "--port=0")
 
 
 @contextmanager
-def started(folder: Path, *command: str) -> Iterator[App]:
-    """The application that a command starts; it must not end by itself."""
+def running_app(folder: Path, *command: str) -> Iterator[App]:
+    """Run a command that starts an application; it must keep running."""
     log = folder / "log"
     with (
         log.open("w") as errors,
@@ -83,55 +83,59 @@ def started(folder: Path, *command: str) -> Iterator[App]:
 
 
 @pytest.fixture(scope="session")
-def start_app(tmp_path_factory: pytest.TempPathFactory) -> Start:
-    """Starts applications: `with start_app("--model=...") as app`."""
-    return lambda *arguments: started(tmp_path_factory.mktemp("app"), *COMMAND, *arguments)
+def start_app(tmp_path_factory: pytest.TempPathFactory) -> StartApp:
+    """Start applications: `with start_app("--model=...") as app`."""
+    return lambda *arguments: running_app(tmp_path_factory.mktemp("app"), *COMMAND, *arguments)
 
 
 @pytest.fixture(scope="session")
-def app(start_app: Start, tiny_export: Path) -> Iterator[App]:
-    """One that has the tiny model in its process, and no cache to hide behind."""
+def app(start_app: StartApp, tiny_export: Path) -> Iterator[App]:
+    """An application with the tiny model in its process, without a cache."""
     with start_app(f"--model=toy={tiny_export}", "--cache=0") as running:
         running.wait(200)
         yield running
 
 
 @contextmanager
-def standin(
+def stub_server(
     export: Path, port: int = 0, *arguments: str
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A stand-in for TensorFlow Serving and its port."""
+    """Run a stub of TensorFlow Serving; yield its process and port."""
     command = [
-        sys.executable, str(STANDIN), f"--model={export}", f"--rest_port={port}",
-        "--enable_model_warmup=false", *arguments,
-    ]  # fmt: skip
+        sys.executable,
+        str(STUB_SERVER),
+        f"--model={export}",
+        f"--rest_port={port}",
+        "--enable_model_warmup=false",
+        *arguments,
+    ]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ
     ) as process:
         try:
             line = process.stdout.readline()
-            assert line, "the stand-in did not start"
+            assert line, "the stub server did not start"
             yield process, json.loads(line)["rest"]
         finally:
             process.kill()
 
 
 @pytest.fixture(scope="session")
-def start_standin() -> Callable[..., Any]:
-    return standin
+def start_stub_server() -> Callable[..., Any]:
+    return stub_server
 
 
-expect.set_options(timeout=20_000)  # a busy machine is no fault of the page
+expect.set_options(timeout=20_000)  # a busy machine is not an error of the page
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium without a window, for one module: it holds the only event loop of the thread."""
+    """Headless Chromium for one module, because it holds the only event loop of the thread."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("Chromium is not installed")
     with sync_playwright() as playwright:
-        # As root, in a container, there is no sandbox.
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
+        # Chromium has no sandbox when it runs as root in a container.
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()

@@ -1,4 +1,4 @@
-"""The web application's API over real sockets, before a model of its own or behind a server."""
+"""The HTTP API over real sockets, with a model in the process or behind a stub server."""
 
 import json
 import math
@@ -13,102 +13,102 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.saved_model import NICER
+from app.engines.saved_model import NICENESS
 from tests.system.conftest import wait_until
 from tfnmt.data.corpora.toy import grammar
 
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 24)]
 SECRET = "Xylophonquark"
-"""A word that no answer to an error and no log may have."""
+"""A word that no error response and no log may contain."""
 
 
 @pytest.fixture(scope="module")
-def behind(start_app: Any, start_standin: Any, tiny_export: Path) -> Iterator[Any]:
-    """An application in front of a TensorFlow Serving."""
+def proxied_app(start_app: Any, start_stub_server: Any, tiny_export: Path) -> Iterator[Any]:
+    """An application in front of a stub of TensorFlow Serving."""
     with (
-        start_standin(tiny_export) as (_, port),
+        start_stub_server(tiny_export) as (_, port),
         start_app(f"--backend=toy=http://127.0.0.1:{port}/v1/models/demo", "--cache=0") as running,
     ):
         running.wait(200)
         yield running
 
 
-@pytest.fixture(params=["app", "behind"])
-def either(request: pytest.FixtureRequest) -> Any:
-    """Both kinds of application."""
+@pytest.fixture(params=["app", "proxied_app"])
+def any_app(request: pytest.FixtureRequest) -> Any:
+    """An application with a model in its process, and one with a backend."""
     return request.getfixturevalue(request.param)
 
 
-# Translating.
+# Translation.
 
 
-def test_a_text_and_a_list_are_translated(either: Any) -> None:
-    one = either.translate(SENTENCES[0])
-    assert len(one) == 1
-    assert set(one[0]) == {"text", "score", "truncated", "alternatives"}
-    assert one[0]["alternatives"] == []
-    assert len(either.translate(SENTENCES[:3])) == 3
+def test_translate_accepts_a_text_or_a_list(any_app: Any) -> None:
+    (translation,) = any_app.translate(SENTENCES[0])
+    assert set(translation) == {"text", "score", "truncated", "alternatives"}
+    assert translation["alternatives"] == []
+    assert len(any_app.translate(SENTENCES[:3])) == 3
 
 
-def test_an_answer_says_which_model_gave_it_and_bears_its_number(either: Any) -> None:
-    answer = either.post("/api/v1/translate", {"text": SENTENCES[0]})
-    body = answer.json()
+def test_response_contains_model_and_request_id(any_app: Any) -> None:
+    response = any_app.post("/api/v1/translate", {"text": SENTENCES[0]})
+    body = response.json()
     assert set(body) == {"translations", "model", "took_ms", "request_id"}
     assert body["model"] == {"name": "toy", "version": "1"}
-    assert body["request_id"] == answer.headers["X-Request-Id"]
+    assert body["request_id"] == response.headers["X-Request-Id"]
     assert body["took_ms"] >= 0
 
 
-def test_both_kinds_of_engine_give_the_same(app: Any, behind: Any) -> None:
+def test_engines_give_the_same_translations(app: Any, proxied_app: Any) -> None:
     for mode in ("beam", "greedy"):
-        here, there = (one.translate(SENTENCES[:6], mode=mode) for one in (app, behind))
-        assert [one["text"] for one in here] == [one["text"] for one in there]
-        for one, other in zip(here, there, strict=True):
+        local = app.translate(SENTENCES[:6], mode=mode)
+        remote = proxied_app.translate(SENTENCES[:6], mode=mode)
+        assert [item["text"] for item in local] == [item["text"] for item in remote]
+        for one, other in zip(local, remote, strict=True):
             assert math.isclose(one["score"], other["score"], abs_tol=1e-3)
 
 
-def test_lines_and_white_space_stay(either: Any) -> None:
+def test_translation_keeps_line_breaks_and_white_space(any_app: Any) -> None:
     first, second = SENTENCES[:2]
-    alone = [one["text"] for one in either.translate([first, second])]
-    (whole,) = either.translate(f"\t{first}\r\n\n  {second}   \n")
-    assert whole["text"] == f"\t{alone[0]}\r\n\n  {alone[1]}   \n"
+    separate = [item["text"] for item in any_app.translate([first, second])]
+    (whole,) = any_app.translate(f"\t{first}\r\n\n  {second}   \n")
+    assert whole["text"] == f"\t{separate[0]}\r\n\n  {separate[1]}   \n"
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "\u00a0"])
-def test_a_blank_text_stays_as_it_is(app: Any, text: str) -> None:
+def test_blank_text_is_returned_unchanged(app: Any, text: str) -> None:
     assert app.translate(text) == [
         {"text": text, "score": 0.0, "truncated": False, "alternatives": []}
     ]
 
 
 @pytest.mark.parametrize("count", [1, 3, 4])
-def test_alternatives_are_no_more_than_asked_for_and_in_order(either: Any, count: int) -> None:
-    found = either.translate(SENTENCES[:8], alternatives=count)
-    assert max(len(one["alternatives"]) for one in found) >= 1
-    assert max(len(one["alternatives"]) for one in found) <= count
-    for one, best in zip(found, either.translate(SENTENCES[:8]), strict=True):
-        scores = [one["score"], *(other["score"] for other in one["alternatives"])]
+def test_alternatives_are_limited_and_sorted_by_score(any_app: Any, count: int) -> None:
+    translations = any_app.translate(SENTENCES[:8], alternatives=count)
+    most = max(len(translation["alternatives"]) for translation in translations)
+    assert 1 <= most <= count
+    for translation, best in zip(translations, any_app.translate(SENTENCES[:8]), strict=True):
+        scores = [translation["score"], *(other["score"] for other in translation["alternatives"])]
         assert scores == sorted(scores, reverse=True)
-        assert one["text"] == best["text"]
+        assert translation["text"] == best["text"]
 
 
-def test_a_text_longer_than_the_model_takes_says_so(app: Any) -> None:
-    one, other = app.translate(["word " * 200, "word"], mode="greedy")
-    assert (one["truncated"], other["truncated"]) == (True, False)
+def test_truncated_text_is_reported(app: Any) -> None:
+    long, short = app.translate(["word " * 200, "word"], mode="greedy")
+    assert (long["truncated"], short["truncated"]) == (True, False)
 
 
-def test_many_at_once_are_answered_as_one_alone(app: Any) -> None:
-    alone = [app.translate(text)[0]["text"] for text in SENTENCES]
+def test_concurrent_requests_get_the_same_translations(app: Any) -> None:
+    sequential = [app.translate(text)[0]["text"] for text in SENTENCES]
     with ThreadPoolExecutor(24) as pool:
-        together = list(pool.map(lambda text: app.translate(text)[0]["text"], SENTENCES * 3))
-    assert together == alone * 3
+        concurrent = list(pool.map(lambda text: app.translate(text)[0]["text"], SENTENCES * 3))
+    assert concurrent == sequential * 3
 
 
-def test_pieces_of_an_alignment_stand_in_the_texts(either: Any) -> None:
+def test_alignment_locates_tokens_in_both_texts(any_app: Any) -> None:
     text = f"  {SENTENCES[0]}\n{SENTENCES[1]}"
-    (translated,) = either.translate(text)
+    (translated,) = any_app.translate(text)
     body = {"text": text, "translation": translated["text"]}
-    pairs = either.post("/api/v1/align", body).json()["pairs"]
+    pairs = any_app.post("/api/v1/align", body).json()["pairs"]
     assert len(pairs) >= 2
     for pair in pairs:
         assert len(pair["attention"]) == len(pair["target"])
@@ -116,28 +116,28 @@ def test_pieces_of_an_alignment_stand_in_the_texts(either: Any) -> None:
             assert len(row) == len(pair["source"])
             assert math.isclose(sum(row), 1, abs_tol=1e-2)
         for side, whole in (("source", text), ("target", translated["text"])):
-            for piece in pair[side]:
-                letters = piece["text"].removeprefix("▁")
-                assert whole[piece["start"] : piece["end"]] == letters or letters == "</s>"
-        assert all(piece["log_prob"] <= 0 for piece in pair["target"])
+            for token in pair[side]:
+                letters = token["text"].removeprefix("▁")
+                assert whole[token["start"] : token["end"]] == letters or letters == "</s>"
+        assert all(token["log_prob"] <= 0 for token in pair["target"])
 
 
-def test_a_text_of_full_length_is_aligned_with_a_longer_translation(either: Any) -> None:
+def test_align_limits_text_and_translation_separately(any_app: Any) -> None:
     text, translation = "a. " * 1666, "eines. " * 1200
-    either_way = {"text": text, "translation": translation}
-    assert either.post("/api/v1/align", either_way).status_code == 200
-    for body in ({**either_way, "text": "a" * 5001}, {**either_way, "translation": "a" * 10001}):
-        refused = either.post("/api/v1/align", body)
+    valid = {"text": text, "translation": translation}
+    assert any_app.post("/api/v1/align", valid).status_code == 200
+    for invalid in ({**valid, "text": "a" * 5001}, {**valid, "translation": "a" * 10001}):
+        refused = any_app.post("/api/v1/align", invalid)
         assert refused.status_code == 422
         assert refused.json()["error"]["code"] == "too_long"
 
 
-def test_behind_a_label_the_version_is_the_labels(
-    start_app: Any, start_standin: Any, tiny_export: Path, tmp_path: Path
+def test_backend_with_label_reports_version_of_label(
+    start_app: Any, start_stub_server: Any, tiny_export: Path, tmp_path: Path
 ) -> None:
     for version in ("1", "2"):
         (tmp_path / version).symlink_to(tiny_export / "1")
-    with start_standin(tmp_path, 0, "--label=stable=1") as (_, port):
+    with start_stub_server(tmp_path, 0, "--label=stable=1") as (_, port):
         address = f"http://127.0.0.1:{port}/v1/models/demo"
         backends = (f"--backend=any={address}", f"--backend=stable={address}/labels/stable")
         with start_app(*backends) as app:
@@ -147,27 +147,27 @@ def test_behind_a_label_the_version_is_the_labels(
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_attention_is_that_of_a_layer(either: Any, kind: str) -> None:
+def test_attention_returns_weights_of_one_layer(any_app: Any, kind: str) -> None:
     body = {"text": SENTENCES[0], "translation": "ein Satz", "kind": kind, "layer": 1}
-    found = either.post("/api/v1/attention", body).json()
-    assert (found["kind"], found["layer"], found["layers"]) == (kind, 1, 1)
-    assert len(found["weights"]) == 2
-    for head in found["weights"]:
-        assert len(head) == len(found["rows"])
+    attention = any_app.post("/api/v1/attention", body).json()
+    assert (attention["kind"], attention["layer"], attention["layers"]) == (kind, 1, 1)
+    assert len(attention["weights"]) == 2
+    for head in attention["weights"]:
+        assert len(head) == len(attention["rows"])
         for row in head:
-            assert len(row) == len(found["columns"])
+            assert len(row) == len(attention["columns"])
             assert math.isclose(sum(row), 1, abs_tol=1e-2)
-    ends = [found["rows"][-1], found["columns"][-1]]
+    ends = [attention["rows"][-1], attention["columns"][-1]]
     assert ends == ["</s>", "</s>"] or kind == "decoder"
 
 
-def test_the_models_tell_languages_and_limits(either: Any) -> None:
-    answer = either.get("/api/v1/models").json()
-    (model,) = answer["models"]
+def test_models_returns_languages_and_limits(any_app: Any) -> None:
+    response = any_app.get("/api/v1/models").json()
+    (model,) = response["models"]
     assert (model["name"], model["source"], model["target"]) == ("toy", "en", "de")
     assert model["ready"] is True
     assert model["limits"]["max_source_length"] == 64
-    assert answer["limits"]["max_chars"] == 5000
+    assert response["limits"]["max_chars"] == 5000
 
 
 # Errors.
@@ -181,107 +181,110 @@ BAD = {
     "too many alternatives": ({"text": "a", "alternatives": 5}, 422),
     "a negative number": ({"text": "a", "alternatives": -1}, 422),
     "a number as a string": ({"text": "a", "alternatives": "1"}, 422),
-    "alternatives of greedy": ({"text": "a", "alternatives": 1, "mode": "greedy"}, 422),
+    "alternatives with greedy search": ({"text": "a", "alternatives": 1, "mode": "greedy"}, 422),
     "an unknown field": ({"text": "a", SECRET: 1}, 422),
     "another language": ({"text": SECRET, "source": "fr"}, 422),
     "another model": ({"text": SECRET, "model": SECRET}, 404),
     "too long": ({"text": SECRET * 1000}, 422),
     "too many": ({"text": [SECRET] * 65}, 422),
     "a list": ([SECRET], 422),
-    "half a surrogate pair": (b'{"text": "\\ud800 Xylophonquark"}', 422),
-    "no JSON": (b"{Xylophonquark", 400),
-    "no UTF-8": (b'{"text": "\xff\xfe"}', 400),
-    "deep": (b'{"text": ' + b"[" * 100_000, 400),
+    "an unpaired surrogate": (b'{"text": "\\ud800 Xylophonquark"}', 422),
+    "not JSON": (b"{Xylophonquark", 400),
+    "not UTF-8": (b'{"text": "\xff\xfe"}', 400),
+    "deep nesting": (b'{"text": ' + b"[" * 100_000, 400),
     "a huge number": (b'{"text": ' + b"9" * 10_000 + b"}", 400),
     "too large": (b'{"text": "' + b"a" * 1_000_000 + b'"}', 413),
 }
 
 
 @pytest.mark.parametrize(("body", "status"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_told_and_not_repeated(app: Any, body: Any, status: int) -> None:
+def test_invalid_request_is_reported_without_its_content(app: Any, body: Any, status: int) -> None:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    answer = app.post("/api/v1/translate", content=content, headers=headers)
-    assert answer.status_code == status
-    error = answer.json()["error"]
+    response = app.post("/api/v1/translate", content=content, headers=headers)
+    assert response.status_code == status
+    error = response.json()["error"]
     assert set(error) == {"code", "message", "request_id"}
     assert all(error.values())
-    assert SECRET not in answer.text
+    assert SECRET not in response.text
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
-def test_the_api_takes_json_alone(app: Any, kind: str | None) -> None:
+def test_api_accepts_only_json(app: Any, kind: str | None) -> None:
     headers = {"Content-Type": kind} if kind else {}
-    answer = app.post("/api/v1/translate", content=b'{"text": "a"}', headers=headers)
-    assert answer.status_code == 415
-    assert answer.json()["error"]["code"] == "unsupported_media_type"
+    response = app.post("/api/v1/translate", content=b'{"text": "a"}', headers=headers)
+    assert response.status_code == 415
+    assert response.json()["error"]["code"] == "unsupported_media_type"
 
 
-def test_a_body_that_says_nothing_of_its_length_is_limited_too(app: Any) -> None:
+def test_body_without_content_length_is_limited(app: Any) -> None:
     def body() -> Iterator[bytes]:
         yield b'{"text": "'
         for _ in range(100):
             yield b"a" * 10_000
 
-    answer = app.post(
+    response = app.post(
         "/api/v1/translate", content=body(), headers={"Content-Type": "application/json"}
     )
-    assert answer.status_code == 413
+    assert response.status_code == 413
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/nosuch", 404), ("GET", "/api/v1/translate", 405), ("GET", "/static/../x", 404)],
 )
-def test_other_addresses_and_methods_are_errors_like_all_others(
+def test_unknown_path_or_method_returns_a_json_error(
     app: Any, method: str, path: str, status: int
 ) -> None:
-    answer = httpx.request(method, app.url + path, trust_env=False)
-    assert answer.status_code == status
-    assert set(answer.json()["error"]) == {"code", "message", "request_id"}
+    response = httpx.request(method, app.url + path, trust_env=False)
+    assert response.status_code == status
+    assert set(response.json()["error"]) == {"code", "message", "request_id"}
 
 
-def test_a_layer_that_is_not_there_is_told(app: Any) -> None:
+def test_unknown_layer_is_refused(app: Any) -> None:
     body = {"text": "a", "translation": "b", "layer": 9}
     assert app.post("/api/v1/attention", body).status_code == 422
 
 
-def test_no_text_is_logged(app: Any) -> None:
+def test_log_contains_no_text(app: Any) -> None:
     app.translate(SECRET)
     app.post("/api/v1/translate", {"text": SECRET, "mode": SECRET})
     app.post("/translate", {"q": SECRET, "source": "en", "target": SECRET})
     httpx.post(
-        f"{app.url}/translate", content=f"--{SECRET}", trust_env=False, timeout=60,
+        f"{app.url}/translate",
+        content=f"--{SECRET}",
         headers={"Content-Type": "multipart/form-data; boundary=other"},
-    )  # fmt: skip
+        trust_env=False,
+        timeout=60,
+    )
     app.get(f"/nosuch/{SECRET}?q={SECRET}")
 
     def last() -> list[dict[str, Any]]:
         return [event for event in app.events() if event["event"] == "request"][-5:]
 
-    # An answer is sent before it is logged.
+    # A request is logged after its response is sent.
     wait_until(lambda: [event["status"] for event in last()] == [200, 422, 422, 400, 404])
     assert SECRET not in app.log.read_text()
     assert last()[0]["characters"] == len(SECRET)
 
 
-# LibreTranslate's clients.
+# LibreTranslate's API.
 
 
 @pytest.mark.parametrize("form", ["json", "data"])
-def test_libretranslates_clients_are_understood(app: Any, form: str) -> None:
+def test_libretranslate_request_is_translated(app: Any, form: str) -> None:
     expected = app.translate(SENTENCES[0])[0]["text"]
     fields = {"q": SENTENCES[0], "source": "en", "target": "de", "format": "text", "api_key": ""}
-    answer = httpx.post(f"{app.url}/translate", **{form: fields}, trust_env=False, timeout=60)
-    assert answer.json() == {"translatedText": expected}
+    response = httpx.post(f"{app.url}/translate", **{form: fields}, trust_env=False, timeout=60)
+    assert response.json() == {"translatedText": expected}
     fields |= {"source": "auto", "alternatives": 2}
-    answer = httpx.post(f"{app.url}/translate", **{form: fields}, trust_env=False, timeout=60)
-    assert answer.json()["translatedText"] == expected
-    assert len(answer.json()["alternatives"]) <= 2
+    response = httpx.post(f"{app.url}/translate", **{form: fields}, trust_env=False, timeout=60)
+    assert response.json()["translatedText"] == expected
+    assert len(response.json()["alternatives"]) <= 2
 
 
-def test_a_list_of_texts_gives_a_list(app: Any) -> None:
-    expected = [one["text"] for one in app.translate(SENTENCES[:2])]
+def test_libretranslate_list_returns_a_list(app: Any) -> None:
+    expected = [item["text"] for item in app.translate(SENTENCES[:2])]
     body = {"q": SENTENCES[:2], "source": "en", "target": "de"}
     assert app.post("/translate", body).json() == {"translatedText": expected}
 
@@ -295,13 +298,13 @@ def test_a_list_of_texts_gives_a_list(app: Any) -> None:
         ({"q": "a" * 6000, "source": "en", "target": "de"}, 422),
     ],
 )
-def test_their_errors_are_strings(app: Any, fields: dict[str, str], status: int) -> None:
-    answer = app.post("/translate", fields)
-    assert answer.status_code == status
-    assert isinstance(answer.json()["error"], str)
+def test_libretranslate_errors_are_strings(app: Any, fields: dict[str, str], status: int) -> None:
+    response = app.post("/translate", fields)
+    assert response.status_code == status
+    assert isinstance(response.json()["error"], str)
 
 
-def test_languages_and_settings_are_libretranslates(app: Any) -> None:
+def test_libretranslate_languages_and_settings(app: Any) -> None:
     assert app.get("/languages").json() == [
         {"code": "de", "name": "German", "targets": []},
         {"code": "en", "name": "English", "targets": ["de"]},
@@ -312,23 +315,23 @@ def test_languages_and_settings_are_libretranslates(app: Any) -> None:
     assert settings["keyRequired"] is False
 
 
-# Those who look after it.
+# Operation.
 
 
-def test_who_takes_requests_goes_before_the_model(app: Any) -> None:
+def test_model_threads_have_lower_priority_than_the_server_thread(app: Any) -> None:
     app.translate(SENTENCES)
     nice = {}
     for path in Path(f"/proc/{app.process.pid}/task").iterdir():
-        with suppress(ProcessLookupError):  # a thread that has ended since
+        with suppress(ProcessLookupError):  # the thread has ended
             nice[int(path.name)] = os.getpriority(os.PRIO_PROCESS, int(path.name))
-    taker = nice.pop(app.process.pid)
-    assert max(nice.values()) == min(19, taker + NICER)
+    server = nice.pop(app.process.pid)
+    assert max(nice.values()) == min(19, server + NICENESS)
 
 
-def test_it_says_that_it_lives_and_is_ready(either: Any) -> None:
+def test_health_routes_return_ok(any_app: Any) -> None:
     for path in ("/livez", "/readyz", "/health"):
-        answer = either.get(path)
-        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+        response = any_app.get(path)
+        assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
 def test_metrics_count_requests_and_batches_without_texts(app: Any) -> None:
@@ -342,17 +345,26 @@ def test_metrics_count_requests_and_batches_without_texts(app: Any) -> None:
     assert SECRET not in page
 
 
-def test_the_description_tells_of_every_address(app: Any) -> None:
+def test_openapi_description_lists_every_path(app: Any) -> None:
     spec = app.get("/spec").json()
     assert spec["openapi"].startswith("3.")
-    assert {
-        "/api/v1/translate", "/api/v1/align", "/api/v1/attention", "/api/v1/models", "/translate",
-        "/languages", "/frontend/settings", "/livez", "/readyz", "/health", "/metrics",
-    } == set(spec["paths"])  # fmt: skip
+    assert set(spec["paths"]) == {
+        "/api/v1/translate",
+        "/api/v1/align",
+        "/api/v1/attention",
+        "/api/v1/models",
+        "/translate",
+        "/languages",
+        "/frontend/settings",
+        "/livez",
+        "/readyz",
+        "/health",
+        "/metrics",
+    }
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/static/js/app.js", "/api/v1/models", "/nosuch"])
-def test_every_answer_has_the_headers_that_protect_the_page(app: Any, path: str) -> None:
+def test_every_response_has_security_headers(app: Any, path: str) -> None:
     headers = app.get(path).headers
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -365,7 +377,7 @@ def test_every_answer_has_the_headers_that_protect_the_page(app: Any, path: str)
     assert headers["Cache-Control"] in ("no-store", "no-cache")
 
 
-def test_scripts_are_sent_as_scripts(app: Any) -> None:
+def test_static_files_have_their_content_types(app: Any) -> None:
     for name in ("app.css", "js/app.js", "favicon.svg"):
         kind = app.get(f"/static/{name}").headers["Content-Type"].partition(";")[0]
         assert kind in ("text/css", "text/javascript", "image/svg+xml")

@@ -1,7 +1,7 @@
-"""The interface that clients of a served model rely on, over real sockets.
+"""The interface of a served model and its clients, over real sockets.
 
-Against the stand-in of tests/serving, or a TensorFlow Serving that TFNMT_TFSERVING_URL names
-(http://host:8501/v1/models/NAME; its gRPC by TFNMT_TFSERVING_GRPC as host:8500).
+The tests use the stub server of tests/serving. To use a TensorFlow Serving instead, set
+TFNMT_TFSERVING_URL to http://host:8501/v1/models/NAME, and TFNMT_TFSERVING_GRPC to host:8500.
 """
 
 import base64
@@ -40,42 +40,41 @@ from tensorflow_serving.apis import (
 from tfnmt.data.corpora.toy import grammar
 
 ROOT = Path(__file__).parents[2]
-STANDIN = ROOT / "tests" / "serving" / "standin.py"
+STUB_SERVER = ROOT / "tests" / "serving" / "stub_server.py"
 CLIENTS = ROOT / "export" / "clients"
 REAL_URL = os.environ.get("TFNMT_TFSERVING_URL")
 REAL_GRPC = os.environ.get("TFNMT_TFSERVING_GRPC")
 
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 40)]
 TEXTS = [*SENTENCES[:2], "", "Ünseen wörds 😀"]
-NO_UTF8 = b"a\xff\xc3(b\x00c"
+NOT_UTF8 = b"a\xff\xc3(b\x00c"
 NOT_FOUND = -1e9
 
 TRANSLATION = {"translation": str, "score": float, "truncated": bool}
-PIECES = {"source_pieces": list, "target_pieces": list, "source_length": int, "target_length": int}
+PAIR = {"source_tokens": list, "target_tokens": list, "source_length": int, "target_length": int}
 SIGNATURES = {
     "serving_default": (("text",), TRANSLATION),
     "greedy": (("text",), TRANSLATION),
     "nbest": (("text",), {"translations": list, "scores": list, "truncated": bool}),
-    "align": (
-        ("text", "translation"), {**PIECES, "attention": list, "token_log_probs": list},
-    ),
+    "align": (("text", "translation"), {**PAIR, "attention": list, "token_log_probs": list}),
     "attention": (
-        ("text", "translation"), {**PIECES, "encoder": list, "decoder": list, "cross": list},
+        ("text", "translation"),
+        {**PAIR, "encoder": list, "decoder": list, "cross": list},
     ),
     "tokenize": (("text",), {"tokens": list, "truncated": bool}),
     "info": (("text",), {"card": str}),
-}  # fmt: skip
-"""Those that take texts: inputs, and what a row of the answer holds."""
+}
+"""The signatures that take text: their inputs, and the types of their outputs for a row."""
 
 needs_grpc = pytest.mark.skipif(
-    bool(REAL_URL and not REAL_GRPC), reason="TFNMT_TFSERVING_GRPC does not say where its gRPC is"
+    bool(REAL_URL and not REAL_GRPC), reason="TFNMT_TFSERVING_GRPC is not set"
 )
-of_standin = pytest.mark.skipif(bool(REAL_URL), reason="a real server was not started for it")
+needs_stub_server = pytest.mark.skipif(bool(REAL_URL), reason="needs the stub server")
 
 
 @dataclass(frozen=True)
 class Server:
-    """Where a model is served."""
+    """The addresses of a served model."""
 
     url: str
     grpc: str
@@ -90,12 +89,13 @@ class Server:
         return requests.post(self.url + path, data=content, timeout=60)
 
     def predict(self, **body: Any) -> Any:
-        answer = self.post(body)
-        assert answer.status_code == 200, answer.text
-        (content,) = json.loads(answer.content.decode("utf-8"), parse_constant=pytest.fail).values()
+        response = self.post(body)
+        assert response.status_code == 200, response.text
+        text = response.content.decode("utf-8")
+        (content,) = json.loads(text, parse_constant=pytest.fail).values()
         return content
 
-    def ask_grpc(
+    def predict_grpc(
         self, signature: str, inputs: dict[str, Any], model: str | None = None, seconds: float = 60
     ) -> dict[str, Any]:
         request = predict_pb2.PredictRequest()
@@ -115,30 +115,30 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield Server(REAL_URL.rstrip("/"), REAL_GRPC or "")
         return
     export = request.getfixturevalue("tiny_export")
-    with standin(export, "--label=stable=1", "--enable_model_warmup=false") as started:
+    with stub_server(export, "--label=stable=1", "--enable_model_warmup=false") as started:
         yield started
 
 
 @contextmanager
-def standin(export: Path, *arguments: str) -> Iterator[Server]:
-    """A stand-in's process, while it is needed."""
-    command = [sys.executable, str(STANDIN), f"--model={export}", *arguments]
+def stub_server(export: Path, *arguments: str) -> Iterator[Server]:
+    """Run a stub server."""
+    command = [sys.executable, str(STUB_SERVER), f"--model={export}", *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         try:
             line = process.stdout.readline()
-            assert line, "the stand-in did not start"
+            assert line, "the stub server did not start"
             ports = json.loads(line)
             url = f"http://127.0.0.1:{ports['rest']}/v1/models/demo"
             yield Server(url, f"127.0.0.1:{ports['grpc']}", ports["pid"])
-            assert process.poll() is None, "the stand-in has ended"
+            assert process.poll() is None, "the stub server has stopped"
         finally:
             process.terminate()
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, numbers nearly."""
+    """Return whether values are equal, with a tolerance for floats."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list):
@@ -149,25 +149,25 @@ def same(one: Any, other: Any) -> bool:
 
 
 def rows_of(columns: Any) -> list[Any]:
-    """The columns of an answer as the rows that the other form has."""
+    """Convert the columns of a response to rows."""
     if isinstance(columns, list):
         return columns
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-# What a client asks first.
+# --- Status and metadata --------------------------------------------------------------------------
 
 
-def test_the_model_says_that_it_is_available(server: Server) -> None:
-    answer = requests.get(server.url, timeout=60)
-    assert answer.status_code == 200
-    (version,) = answer.json()["model_version_status"]
+def test_status_reports_an_available_model(server: Server) -> None:
+    response = requests.get(server.url, timeout=60)
+    assert response.status_code == 200
+    (version,) = response.json()["model_version_status"]
     assert version["state"] == "AVAILABLE"
     assert version["version"].isdigit()
     assert version["status"] == {"error_code": "OK", "error_message": ""}
 
 
-def test_the_metadata_tell_signatures_and_types(server: Server) -> None:
+def test_metadata_has_signatures_and_shapes(server: Server) -> None:
     metadata = requests.get(f"{server.url}/metadata", timeout=60).json()
     assert metadata["model_spec"]["name"] == server.model
     found = metadata["metadata"]["signature_def"]["signature_def"]
@@ -178,8 +178,8 @@ def test_the_metadata_tell_signatures_and_types(server: Server) -> None:
             assert tensor["tensor_shape"]["dim"][0]["size"] == "-1"
 
 
-@of_standin
-def test_the_health_check_of_the_kit_tells_whether_the_server_is_there(server: Server) -> None:
+@needs_stub_server
+def test_health_check_of_the_kit_detects_a_missing_server(server: Server) -> None:
     kit = yaml.safe_load((ROOT / "export" / "compose.yaml").read_text())
     _, *command, script = kit["services"]["serving"]["healthcheck"]["test"]
     port = server.url.split(":")[2].partition("/")[0]
@@ -190,11 +190,11 @@ def test_the_health_check_of_the_kit_tells_whether_the_server_is_there(server: S
         assert (done.returncode == 0) == healthy
 
 
-# Every signature, in every form.
+# --- Predictions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_a_signature_gives_the_same_in_rows_in_columns_and_over_grpc(
+def test_signature_gives_equal_results_in_rows_in_columns_and_over_grpc(
     server: Server, name: str
 ) -> None:
     inputs, outputs = SIGNATURES[name]
@@ -202,36 +202,38 @@ def test_a_signature_gives_the_same_in_rows_in_columns_and_over_grpc(
     rows = server.predict(signature_name=name, instances=instances)
     assert len(rows) == len(TEXTS)
     for row in rows:
-        values = row if len(outputs) > 1 else dict.fromkeys(outputs, row)  # one goes unnamed
+        values = (
+            row if len(outputs) > 1 else dict.fromkeys(outputs, row)
+        )  # a single output has no name
         assert {alias: type(value) for alias, value in values.items()} == outputs
     columns = dict.fromkeys(inputs, TEXTS)
     assert same(rows, rows_of(server.predict(signature_name=name, inputs=columns)))
     if server.grpc:
-        tensors = server.ask_grpc(name, columns)
-        answer = {alias: plain(tensor) for alias, tensor in tensors.items()}
-        assert same(rows, rows_of(answer if len(outputs) > 1 else answer[next(iter(outputs))]))
+        tensors = server.predict_grpc(name, columns)
+        response = {alias: plain(tensor) for alias, tensor in tensors.items()}
+        assert same(rows, rows_of(response if len(outputs) > 1 else response[next(iter(outputs))]))
 
 
 def plain(tensor: np.ndarray) -> Any:
-    """As JSON has it."""
+    """Convert an array to its JSON form."""
     return json.loads(json.dumps(tensor.tolist(), default=bytes.decode))
 
 
-def test_a_single_input_needs_no_name(server: Server) -> None:
+def test_predict_accepts_a_single_input_without_its_name(server: Server) -> None:
     named = server.predict(instances=[{"text": text} for text in TEXTS])
     assert same(named, server.predict(instances=TEXTS))
     assert same(named, rows_of(server.predict(inputs=TEXTS)))
 
 
-def test_base64_is_the_text_that_it_encodes(server: Server) -> None:
-    packed = [{"b64": base64.b64encode(text.encode()).decode()} for text in TEXTS]
-    plainly = server.predict(instances=TEXTS)
-    assert same(plainly, server.predict(instances=[{"text": text} for text in packed]))
-    assert same(plainly, server.predict(instances=packed))
-    assert same(plainly, rows_of(server.predict(inputs={"text": packed})))
+def test_predict_decodes_base64(server: Server) -> None:
+    encoded = [{"b64": base64.b64encode(text.encode()).decode()} for text in TEXTS]
+    expected = server.predict(instances=TEXTS)
+    assert same(expected, server.predict(instances=[{"text": text} for text in encoded]))
+    assert same(expected, server.predict(instances=encoded))
+    assert same(expected, rows_of(server.predict(inputs={"text": encoded})))
 
 
-def test_the_three_stages_make_the_translation(server: Server) -> None:
+def test_tokenize_search_and_detokenize_together_equal_serving_default(server: Server) -> None:
     source = server.predict(signature_name="tokenize", inputs=TEXTS)
     found = server.predict(signature_name="search", inputs=source["tokens"])
     texts = server.predict(signature_name="detokenize", instances=found["tokens"])
@@ -241,19 +243,19 @@ def test_the_three_stages_make_the_translation(server: Server) -> None:
     assert source["truncated"] == whole["truncated"]
 
 
-def test_the_card_comes_with_every_row(server: Server) -> None:
+def test_info_returns_the_card_for_every_row(server: Server) -> None:
     one, other = server.predict(signature_name="info", instances=["", "a"])
     assert one == other
     assert {"source", "target", "evaluations"} <= set(json.loads(one))
 
 
-def test_an_empty_text_gives_an_empty_translation(server: Server) -> None:
+def test_empty_text_has_an_empty_translation(server: Server) -> None:
     for name in ("serving_default", "greedy"):
         (row,) = server.predict(signature_name=name, instances=[""])
         assert row == {"translation": "", "score": 0.0, "truncated": False}
 
 
-def test_the_n_best_come_in_order_and_what_was_not_found_is_empty(server: Server) -> None:
+def test_nbest_is_sorted_and_padded_with_empty_texts(server: Server) -> None:
     best = server.predict(signature_name="serving_default", instances=TEXTS)
     for row, first in zip(
         server.predict(signature_name="nbest", instances=TEXTS), best, strict=True
@@ -264,23 +266,23 @@ def test_the_n_best_come_in_order_and_what_was_not_found_is_empty(server: Server
             assert score > NOT_FOUND or text == ""
 
 
-def test_a_text_that_is_too_long_is_cut_and_says_so(server: Server) -> None:
+def test_long_text_is_reported_as_truncated(server: Server) -> None:
     rows = server.predict(signature_name="greedy", instances=["a b c " * 2000, "a"])
     assert [row["truncated"] for row in rows] == [True, False]
 
 
-def test_what_is_no_text_is_translated_all_the_same(server: Server) -> None:
-    packed = {"b64": base64.b64encode(NO_UTF8).decode()}
-    lone = b'{"instances": ["a \\udc00 b", "a\\u0000b"]}'  # half of a surrogate pair, and NUL
-    assert len(server.predict(instances=[packed, "a"])) == 2
-    assert server.post(lone).status_code == 200
-    assert len(server.post(b'{"instances": ["' + NO_UTF8[:5] + b'"]}').json()["predictions"]) == 1
+def test_predict_accepts_bytes_that_are_not_utf8(server: Server) -> None:
+    encoded = {"b64": base64.b64encode(NOT_UTF8).decode()}
+    surrogate = b'{"instances": ["a \\udc00 b", "a\\u0000b"]}'  # an unpaired surrogate, and NUL
+    assert len(server.predict(instances=[encoded, "a"])) == 2
+    assert server.post(surrogate).status_code == 200
+    assert len(server.post(b'{"instances": ["' + NOT_UTF8[:5] + b'"]}').json()["predictions"]) == 1
 
 
-@of_standin
+@needs_stub_server
 @pytest.mark.slow
-def test_what_is_served_is_what_was_exported(server: Server, tiny_export: Path) -> None:
-    import tensorflow_text  # noqa: F401  its operations
+def test_served_results_equal_those_of_the_export(server: Server, tiny_export: Path) -> None:
+    import tensorflow_text  # noqa: F401  registers its operations
 
     loaded = tf.saved_model.load(str(tiny_export / "1"))
     for name in ("serving_default", "greedy"):
@@ -289,7 +291,7 @@ def test_what_is_served_is_what_was_exported(server: Server, tiny_export: Path) 
         assert same(rows_of(columns), server.predict(signature_name=name, instances=TEXTS))
 
 
-def test_versions_and_labels_are_paths(server: Server) -> None:
+def test_paths_select_versions_and_labels(server: Server) -> None:
     status = requests.get(server.url, timeout=60).json()
     version = status["model_version_status"][0]["version"]
     body = {"instances": TEXTS}
@@ -301,20 +303,20 @@ def test_versions_and_labels_are_paths(server: Server) -> None:
     assert server.post(body, "/versions/99999:predict").status_code == 404
 
 
-def test_many_at_once_are_answered_as_one_alone(server: Server) -> None:
+def test_concurrent_requests_get_the_same_results_as_single_ones(server: Server) -> None:
     alone = [server.predict(signature_name="greedy", instances=[text]) for text in SENTENCES[:8]]
     with ThreadPoolExecutor(16) as pool:
-        answers = pool.map(
+        responses = pool.map(
             lambda number: server.predict(
                 signature_name="greedy", instances=[SENTENCES[number % 8]]
             ),
             range(64),
         )
-        for number, answer in enumerate(answers):
-            assert same(answer, alone[number % 8])
+        for number, response in enumerate(responses):
+            assert same(response, alone[number % 8])
 
 
-# Errors.
+# --- Errors ---------------------------------------------------------------------------------------
 
 BAD_BODIES = {
     "malformed JSON": b'{"instances": [',
@@ -338,40 +340,40 @@ BAD_BODIES = {
     "uneven lists": {"inputs": [["a"], ["b", "c"]]},
     "a scalar": {"inputs": "a"},
     "no base64": {"instances": [{"b64": "?"}]},
-    "half a surrogate pair": b'{"instances": ["\\ud800"]}',
+    "unpaired surrogate": b'{"instances": ["\\ud800"]}',
 }
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
-def test_a_bad_request_is_refused_with_a_reason(server: Server, body: Any) -> None:
-    answer = server.post(body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]
+def test_bad_request_is_refused_with_a_message(server: Server, body: Any) -> None:
+    response = server.post(body)
+    assert response.status_code == 400
+    assert response.json()["error"]
 
 
 @pytest.mark.parametrize("path", ["nosuch:predict", "nosuch", "nosuch/metadata"])
-def test_an_unknown_model_is_not_found(server: Server, path: str) -> None:
+def test_unknown_model_gives_404(server: Server, path: str) -> None:
     url = f"{server.url.rpartition('/')[0]}/{path}"
     if path.endswith(":predict"):
-        answer = requests.post(url, json={"instances": ["a"]}, timeout=60)
+        response = requests.post(url, json={"instances": ["a"]}, timeout=60)
     else:
-        answer = requests.get(url, timeout=60)
-    assert answer.status_code == 404
-    assert "nosuch" in answer.json()["error"]
+        response = requests.get(url, timeout=60)
+    assert response.status_code == 404
+    assert "nosuch" in response.json()["error"]
 
 
-def test_a_server_that_has_refused_goes_on(server: Server) -> None:
+def test_server_keeps_a_connection_after_a_refused_request(server: Server) -> None:
     with requests.Session() as session:  # over one connection
         for body, status in ((b"{", 400), (b'{"inputs": ["a"]}', 200), (b"", 400)) * 2:
-            answer = session.post(f"{server.url}:predict", data=body, timeout=60)
-            assert answer.status_code == status
+            response = session.post(f"{server.url}:predict", data=body, timeout=60)
+            assert response.status_code == status
 
 
-# gRPC.
+# --- gRPC -----------------------------------------------------------------------------------------
 
 
 @needs_grpc
-def test_grpc_tells_status_and_signatures(server: Server) -> None:
+def test_grpc_returns_status_and_signatures(server: Server) -> None:
     with grpc.insecure_channel(server.grpc) as channel:
         status = get_model_status_pb2.GetModelStatusRequest()
         status.model_spec.name = server.model
@@ -400,29 +402,34 @@ def test_grpc_tells_status_and_signatures(server: Server) -> None:
     ],
     ids=["model", "signature", "name", "missing", "type", "shape"],
 )
-def test_grpc_names_what_is_wrong(server: Server, call: dict[str, Any], code: str) -> None:
+def test_grpc_error_has_code_and_details(server: Server, call: dict[str, Any], code: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        server.ask_grpc(**call)
+        server.predict_grpc(**call)
     assert caught.value.code().name == code
     assert caught.value.details()
 
 
 @needs_grpc
-def test_grpc_takes_any_bytes_and_no_rows(server: Server) -> None:
-    assert len(server.ask_grpc("greedy", {"text": [NO_UTF8, b"a"]})["translation"]) == 2
-    empty = server.ask_grpc("greedy", {"text": np.array([], object)})
+def test_grpc_accepts_any_bytes_and_empty_batches(server: Server) -> None:
+    assert len(server.predict_grpc("greedy", {"text": [NOT_UTF8, b"a"]})["translation"]) == 2
+    empty = server.predict_grpc("greedy", {"text": np.array([], object)})
     assert {tensor.shape for tensor in empty.values()} == {(0,)}
 
 
-# The clients.
+# --- Clients --------------------------------------------------------------------------------------
 
 
 def run_client(*command: object, lines: str = "", **variables: str) -> Any:
     environment = {**os.environ, "NO_PROXY": "127.0.0.1", **variables}
     return subprocess.run(
-        [*map(str, command)], input=lines, env=environment, capture_output=True, text=True,
-        encoding="utf-8", timeout=120,
-    )  # fmt: skip
+        [*map(str, command)],
+        input=lines,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+    )
 
 
 def rest_client(server: Server, *arguments: str, lines: str = "") -> Any:
@@ -437,29 +444,29 @@ def grpc_client(server: Server, *arguments: str, lines: str = "") -> Any:
 
 
 def curl_client(server: Server, *arguments: str, lines: str = "") -> Any:
-    """With the answer's JSON reduced to its lines."""
+    """Run translate.sh; replace the JSON of its output with the translations, one per line."""
     if not shutil.which("curl"):
-        pytest.skip("there is no curl here")
+        pytest.skip("curl is not installed")
     done = run_client(CLIENTS / "translate.sh", *arguments, lines=lines, TFNMT_URL=server.url)
     if done.returncode == 0:
-        rows = [row for answer in documents(done.stdout) for row in answer["predictions"]]
+        rows = [row for response in documents(done.stdout) for row in response["predictions"]]
         done.stdout = "".join(f"{row['translation']}\n" for row in rows)
     return done
 
 
 def documents(text: str) -> Iterator[Any]:
-    """JSON after JSON."""
-    rest = text.lstrip()
-    while rest:
-        document, end = json.JSONDecoder().raw_decode(rest)
+    """Yield the JSON documents of a text."""
+    remaining = text.lstrip()
+    while remaining:
+        document, end = json.JSONDecoder().raw_decode(remaining)
         yield document
-        rest = rest[end:].lstrip()
+        remaining = remaining[end:].lstrip()
 
 
 CLIENT_NAMES = [
     "rest_client",
     "curl_client",
-    pytest.param("grpc_client", marks=[needs_grpc, pytest.mark.slow]),  # it loads TensorFlow
+    pytest.param("grpc_client", marks=[needs_grpc, pytest.mark.slow]),  # it imports TensorFlow
 ]
 
 
@@ -468,28 +475,28 @@ def client(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return globals()[request.param]
 
 
-@pytest.mark.parametrize("given", ["arguments", "lines"])
-def test_a_client_translates_arguments_and_lines(
-    server: Server, client: Callable[..., Any], given: str
+@pytest.mark.parametrize("texts_from", ["arguments", "lines"])
+def test_client_translates_arguments_and_lines(
+    server: Server, client: Callable[..., Any], texts_from: str
 ) -> None:
     texts = [*TEXTS, 'a "quoted" \\ text', "a carriage\rreturn within"]
     done = (
-        client(server, *texts) if given == "arguments" else client(server, lines="\n".join(texts))
+        client(server, *texts)
+        if texts_from == "arguments"
+        else client(server, lines="\n".join(texts))
     )
     assert done.returncode == 0, done.stderr
     expected = [row["translation"] for row in server.predict(instances=texts)]
     assert done.stdout.splitlines() == expected
 
 
-def test_a_client_reads_lines_that_end_as_windows_ends_them(
-    server: Server, client: Callable[..., Any]
-) -> None:
+def test_client_reads_lines_with_crlf(server: Server, client: Callable[..., Any]) -> None:
     (expected,) = server.predict(instances=TEXTS[:1])
     done = client(server, lines=f"{TEXTS[0]}\r\n")
     assert done.stdout.splitlines() == [expected["translation"]]
 
 
-def test_a_client_says_what_is_wrong_in_a_line(server: Server, client: Callable[..., Any]) -> None:
+def test_client_reports_an_error_in_one_line(server: Server, client: Callable[..., Any]) -> None:
     unknown = Server(f"{server.url}-nosuch", server.grpc)
     done = client(unknown, "a")
     assert done.returncode != 0
@@ -499,7 +506,7 @@ def test_a_client_says_what_is_wrong_in_a_line(server: Server, client: Callable[
 
 
 class BusyServer(ThreadingHTTPServer):
-    """Refuses some times, then translates everything as 'done'."""
+    """A server that refuses some requests, then translates everything as 'done'."""
 
     def __init__(self, refusals: int, status: int = 503) -> None:
         super().__init__(("127.0.0.1", 0), BusyHandler)
@@ -526,8 +533,8 @@ class BusyHandler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         refused = self.server.requests <= self.server.refusals
         rows = [{"translation": "done"}] * len(body["instances"])
-        answer = {"error": "the queue is full"} if refused else {"predictions": rows}
-        content = json.dumps(answer).encode()
+        response = {"error": "the queue is full"} if refused else {"predictions": rows}
+        content = json.dumps(response).encode()
         self.send_response(self.server.status if refused else 200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -538,7 +545,7 @@ class BusyHandler(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("client", ["rest_client", "curl_client"], indirect=True)
-def test_a_rest_client_asks_a_busy_server_again(client: Callable[..., Any]) -> None:
+def test_rest_client_retries_if_the_server_is_busy(client: Callable[..., Any]) -> None:
     with BusyServer(refusals=2) as busy:
         done = client(busy.address, "a", "b")
         assert done.returncode == 0, done.stderr
@@ -550,7 +557,7 @@ def test_a_rest_client_asks_a_busy_server_again(client: Callable[..., Any]) -> N
     ("client", "code"), [("rest_client", 1), ("curl_client", 22)], indirect=["client"]
 )
 @pytest.mark.parametrize("status", [400, 404, 500, 504])
-def test_what_would_only_fail_again_is_asked_once(
+def test_rest_client_does_not_retry_permanent_errors(
     client: Callable[..., Any], code: int, status: int
 ) -> None:
     with BusyServer(refusals=9, status=status) as broken:
@@ -562,7 +569,7 @@ def test_what_would_only_fail_again_is_asked_once(
 
 
 @pytest.mark.parametrize("client", ["rest_client", "curl_client"], indirect=True)
-def test_many_lines_are_many_requests(client: Callable[..., Any]) -> None:
+def test_rest_client_sends_many_lines_in_batches(client: Callable[..., Any]) -> None:
     with BusyServer(refusals=0) as server:
         done = client(server.address, lines="a line\n" * 33)
         assert done.stdout == "done\n" * 33
@@ -571,13 +578,13 @@ def test_many_lines_are_many_requests(client: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("script", ["rest.py", "grpc_client.py"])
 @pytest.mark.parametrize("flag", ["--timeout=0", "--timeout=nan", "--rows=0"])
-def test_a_client_that_is_called_wrongly_says_so(script: str, flag: str) -> None:
+def test_client_refuses_invalid_flags(script: str, flag: str) -> None:
     done = run_client(sys.executable, CLIENTS / script, flag, "a")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(f"{script}: error: {flag.split('=')[0]}: ")
 
 
-def test_whoever_reads_may_have_enough() -> None:
+def test_rest_client_stops_quietly_if_its_output_is_closed() -> None:
     with BusyServer(refusals=0) as server:
         client = f"{sys.executable} {CLIENTS / 'rest.py'} --url={server.address.url}"
         done = run_client("bash", "-c", f"{client} | head -1", lines="a line\n" * 5000)
@@ -587,7 +594,7 @@ def test_whoever_reads_may_have_enough() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENT_NAMES, indirect=True)
-def test_a_client_gives_up_where_nobody_listens(client: Callable[..., Any]) -> None:
+def test_client_fails_if_there_is_no_server(client: Callable[..., Any]) -> None:
     done = client(Server("http://127.0.0.1:9/v1/models/demo", "127.0.0.1:9"), "a")
     assert done.returncode != 0
     assert done.stdout == ""
@@ -610,72 +617,92 @@ class BusyPrediction(prediction_service_pb2_grpc.PredictionServiceServicer):
 @pytest.mark.parametrize(
     ("code", "attempts"), [("UNAVAILABLE", 3), ("RESOURCE_EXHAUSTED", 3), ("DEADLINE_EXCEEDED", 1)]
 )
-def test_the_grpc_client_asks_a_busy_server_again(code: str, attempts: int) -> None:
+def test_grpc_client_retries_if_the_server_is_busy(code: str, attempts: int) -> None:
     busy = BusyPrediction(grpc.StatusCode[code])
     backend = grpc.server(ThreadPoolExecutor(2))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(busy, backend)
     port = backend.add_insecure_port("127.0.0.1:0")
     backend.start()
-    client = runpy.run_path(str(CLIENTS / "grpc_client.py"))  # here TensorFlow is loaded already
+    client = runpy.run_path(str(CLIENTS / "grpc_client.py"))  # TensorFlow is already imported here
     try:
         with client["connect"](f"127.0.0.1:{port}") as channel:
-            ask = partial(client["translate"], channel, "demo", ["a"], "greedy", 30)
+            translate = partial(client["translate"], channel, "demo", ["a"], "greedy", 30)
             if attempts > 1:
-                assert ask() == ["done"]
+                assert translate() == ["done"]
             else:
                 with pytest.raises(grpc.RpcError):
-                    ask()
+                    translate()
     finally:
         backend.stop(None).wait()
     assert busy.requests == attempts
 
 
-# Longer.
+# --- Slow tests -----------------------------------------------------------------------------------
 
 
-@of_standin
+@needs_stub_server
 @pytest.mark.slow
-def test_a_request_that_takes_too_long_is_ended(tiny_export: Path) -> None:
-    with standin(tiny_export, "--rest_api_timeout_in_ms=1", "--enable_model_warmup=false") as hasty:
-        assert hasty.post({"instances": SENTENCES}).status_code == 504
+def test_stub_server_ends_requests_after_the_time_limit(tiny_export: Path) -> None:
+    flags = ("--rest_api_timeout_in_ms=1", "--enable_model_warmup=false")
+    with stub_server(tiny_export, *flags) as server:
+        assert server.post({"instances": SENTENCES}).status_code == 504
         with pytest.raises(grpc.RpcError) as caught:
-            hasty.ask_grpc("serving_default", {"text": SENTENCES * 20}, seconds=0.001)
+            server.predict_grpc("serving_default", {"text": SENTENCES * 20}, seconds=0.001)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-        assert len(hasty.ask_grpc("greedy", {"text": ["a"]})["translation"]) == 1
+        assert len(server.predict_grpc("greedy", {"text": ["a"]})["translation"]) == 1
 
 
-@of_standin
+@needs_stub_server
 @pytest.mark.slow
-def test_hostile_texts_neither_break_the_server_nor_fill_its_memory(tiny_export: Path) -> None:
-    with standin(tiny_export) as started:
+def test_hostile_texts_do_not_break_the_server_or_fill_its_memory(tiny_export: Path) -> None:
+    with stub_server(tiny_export) as started:
         done = subprocess.run(
             [
-                sys.executable, "-m", "benchmarks.serving", f"--url={started.url}",
-                "--hostile=500", f"--pid={started.pid}",
+                sys.executable,
+                "-m",
+                "tests.soak.serving",
+                f"--url={started.url}",
+                "--hostile=500",
+                f"--pid={started.pid}",
             ],
-            capture_output=True, text=True, cwd=ROOT, timeout=900,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=900,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["answered"] + result["refused"] == result["requests"]
     assert result["memory_mb"][-1] < 1.5 * result["memory_mb"][5]
 
 
-@of_standin
+@needs_stub_server
 @pytest.mark.slow
-def test_the_benchmark_counts_what_it_gets(server: Server) -> None:
+def test_serving_benchmark_reports_throughput_and_latency(server: Server) -> None:
     done = subprocess.run(
         [
-            sys.executable, "-m", "benchmarks.serving", f"--url={server.url}",
-            f"--grpc={server.grpc}", "--seconds=2", "--clients=1,4", "--signature=greedy",
+            sys.executable,
+            "-m",
+            "benchmarks.serving",
+            f"--url={server.url}",
+            f"--grpc={server.grpc}",
+            "--seconds=2",
+            "--clients=1,4",
+            "--signature=greedy",
         ],
-        capture_output=True, text=True, cwd=ROOT, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     loads = [line for line in lines if line["task"] == "serving.load"]
     assert [(line["protocol"], line["clients"]) for line in loads] == [
-        ("rest", 1), ("rest", 4), ("grpc", 1), ("grpc", 4),
-    ]  # fmt: skip
+        ("rest", 1),
+        ("rest", 4),
+        ("grpc", 1),
+        ("grpc", 4),
+    ]
     assert all(line["sentences"] and not line["errors"] for line in loads)
     assert all(line["p50_ms"] <= line["p95_ms"] <= line["p99_ms"] for line in loads)

@@ -1,4 +1,4 @@
-"""What lies in export/: files that TensorFlow Serving reads, and that agree with one another."""
+"""The files of the serving kit in export/: TensorFlow Serving can read them, and they agree."""
 
 import re
 import shutil
@@ -12,17 +12,23 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from app.server.process import GRACE
+from app.server.process import GRACE_SECONDS
 from app.settings import parse
 
 KIT = Path(__file__).parents[2] / "export"
 
 BATCHING = {
-    "max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads",
-    "thread_pool_name", "enable_large_batch_splitting", "max_execution_batch_size",
-    "allowed_batch_sizes", "pad_variable_length_inputs",
-}  # fmt: skip
-"""What the server's BatchingParameters know; their proto is in no package."""
+    "max_batch_size",
+    "batch_timeout_micros",
+    "max_enqueued_batches",
+    "num_batch_threads",
+    "thread_pool_name",
+    "enable_large_batch_splitting",
+    "max_execution_batch_size",
+    "allowed_batch_sizes",
+    "pad_variable_length_inputs",
+}
+"""The fields of the server's BatchingParameters. No Python package contains their proto."""
 
 
 def server_config(text: str) -> Any:
@@ -30,7 +36,7 @@ def server_config(text: str) -> Any:
 
 
 def fields(name: str) -> dict[str, int]:
-    """Numbers of a file of `name { value: number }`."""
+    """Return the values of a file of `name { value: number }`."""
     text = re.sub("#.*", "", (KIT / name).read_text())
     found = re.findall(r"(\w+) \{ value: (\w+) \}", text)
     assert len(found) == text.count("{")
@@ -50,7 +56,7 @@ def app() -> dict[str, Any]:
     return services["app"]
 
 
-def test_the_application_asks_the_model_that_is_served(
+def test_compose_connects_the_application_to_the_served_model(
     service: dict[str, Any], app: dict[str, Any]
 ) -> None:
     (model,) = server_config((KIT / "models.config").read_text()).model_config_list.config
@@ -59,43 +65,43 @@ def test_the_application_asks_the_model_that_is_served(
     assert found.backends == ((model.name, f"http://serving:{port}/v1/models/{model.name}"),)
 
 
-def test_the_application_may_do_little_and_has_time_to_end(app: dict[str, Any]) -> None:
+def test_compose_restricts_the_application_and_gives_it_time_to_stop(app: dict[str, Any]) -> None:
     assert app["read_only"] is True
     assert app["cap_drop"] == ["ALL"]
     assert app["security_opt"] == ["no-new-privileges:true"]
     assert app["ports"] == ["127.0.0.1:8080:8080"]
-    longest = GRACE + int(parse(app["command"]).deadline) + 1  # as serve() has it
+    longest = GRACE_SECONDS + int(parse(app["command"]).deadline) + 1  # as in serve()
     assert int(app["stop_grace_period"].removesuffix("s")) > longest
     dockerfile = (KIT / "Dockerfile").read_text()
     assert re.search(r"^USER \d+:\d+$", dockerfile, re.M)
     assert (KIT.parent / app["build"]["dockerfile"]).is_file()
 
 
-def test_the_applications_image_has_what_the_project_requires_and_no_tensorflow() -> None:
-    of_app = (KIT / "app-requirements.txt").read_text().splitlines()
-    of_all = (KIT.parent / "requirements.txt").read_text().splitlines()
-    required = {line for line in of_app if not line.startswith("#")}
-    assert required <= set(of_all)
+def test_application_image_has_a_subset_of_the_requirements_without_tensorflow() -> None:
+    image = (KIT / "app-requirements.txt").read_text().splitlines()
+    project = (KIT.parent / "requirements.txt").read_text().splitlines()
+    required = {line for line in image if not line.startswith("#")}
+    assert required <= set(project)
     assert not any(line.startswith("tensorflow") for line in required)
 
 
-def test_the_application_asks_a_server_without_tensorflow() -> None:
+def test_application_process_does_not_import_tensorflow() -> None:
     code = "import sys, app.server.process; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=KIT.parent).returncode == 0
 
 
-def test_the_models_are_where_compose_mounts_them(service: dict[str, Any]) -> None:
+def test_models_config_uses_the_folder_that_compose_mounts(service: dict[str, Any]) -> None:
     (model,) = server_config((KIT / "models.config").read_text()).model_config_list.config
-    assert (model.name, model.base_path, model.model_platform) == (
-        "demo", "/models/demo", "tensorflow",
-    )  # fmt: skip
+    assert model.name == "demo"
+    assert model.base_path == "/models/demo"
+    assert model.model_platform == "tensorflow"
     assert model.model_version_policy.latest.num_versions == 1
     mounts = {mount["target"]: mount for mount in service["volumes"]}
     assert mounts["/models"]["source"] == "./models"
     assert all(mount["read_only"] for mount in mounts.values())
 
 
-def test_the_example_of_a_canary_is_one(service: dict[str, Any]) -> None:
+def test_readme_canary_example_is_a_valid_configuration(service: dict[str, Any]) -> None:
     (example,) = re.findall(
         r"```\n(model_config_list .*?)```", (KIT / "README.md").read_text(), re.S
     )
@@ -104,19 +110,19 @@ def test_the_example_of_a_canary_is_one(service: dict[str, Any]) -> None:
     assert "--allow_version_labels_for_unavailable_models=true" in service["command"]
 
 
-def test_batching_is_spelt_as_the_server_spells_it() -> None:
+def test_batching_parameters_are_fields_of_the_server() -> None:
     values = fields("batching_parameters.txt")
     assert set(values) <= BATCHING
     assert values["max_execution_batch_size"] <= values["max_batch_size"]
 
 
-def test_every_file_of_the_kit_that_the_server_is_given_exists(service: dict[str, Any]) -> None:
+def test_files_in_the_server_flags_exist(service: dict[str, Any]) -> None:
     files = [flag.partition("/etc/serving/")[2] for flag in service["command"] if "/etc/" in flag]
     assert files == ["models.config", "batching_parameters.txt", "monitoring.config"]
     assert all((KIT / file).is_file() for file in files)
 
 
-def test_the_container_may_do_little_and_is_open_to_this_machine_alone(
+def test_compose_restricts_the_server_and_opens_its_ports_to_localhost_only(
     service: dict[str, Any],
 ) -> None:
     assert service["read_only"] is True
@@ -126,20 +132,20 @@ def test_the_container_may_do_little_and_is_open_to_this_machine_alone(
     assert service["ports"] == ["127.0.0.1:8500:8500", "127.0.0.1:8501:8501"]
 
 
-def test_the_readme_names_the_same_image(service: dict[str, Any]) -> None:
+def test_readme_uses_the_image_of_compose(service: dict[str, Any]) -> None:
     images = re.findall(r"tensorflow/serving:[\w.]+", (KIT / "README.md").read_text())
     assert images
     assert set(images) == {service["image"]}
 
 
-def test_the_health_check_asks_where_the_metrics_are(service: dict[str, Any]) -> None:
+def test_health_check_uses_the_path_of_the_metrics(service: dict[str, Any]) -> None:
     check = service["healthcheck"]["test"]
     path = re.search('path: "(.*)"', (KIT / "monitoring.config").read_text())[1]
     assert f"GET {path} HTTP" in check[-1]
     assert "curl" not in check[-1]
 
 
-def test_the_clients_stand_alone() -> None:
+def test_clients_do_not_use_tfnmt() -> None:
     for client in (KIT / "clients").glob("*.py"):
         assert "tfnmt" not in client.read_text()
     assert (KIT / "clients" / "translate.sh").stat().st_mode & 0o111

@@ -1,4 +1,4 @@
-"""The page of a trace in Chromium, opened from its file, and played with."""
+"""Tests of the trace page in Chromium, opened as a file."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -22,19 +22,19 @@ def path(call: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def page(browser: Browser, path: Path) -> Iterator[Page]:
-    """Nothing may be wrong with the page, nor may it ask anybody for anything."""
-    complaints: list[str] = []
+    """Open the page. It may report no errors and may request nothing except itself."""
+    events: list[str] = []
     page = browser.new_page()
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: complaints.append(request.url))
+    page.on("console", lambda message: events.append(message.text))
+    page.on("pageerror", lambda error: events.append(str(error)))
+    page.on("request", lambda request: events.append(request.url))
     page.goto(path.as_uri())
     yield page
     page.close()
-    assert complaints == [path.as_uri()]
+    assert events == [path.as_uri()]
 
 
-def cells(page: Page) -> list[list[float]]:
+def attention_cells(page: Page) -> list[list[float]]:
     rows = page.locator("#weights tbody tr")
     return [
         [float(text) for text in rows.nth(number).locator("td").all_text_contents()]
@@ -42,108 +42,117 @@ def cells(page: Page) -> list[list[float]]:
     ]
 
 
-def test_a_mask_that_is_switched_off_lets_weights_flow(page: Page) -> None:
+def test_attention_without_mask_reaches_later_positions_and_padding(page: Page) -> None:
     page.get_by_role("combobox", name="layer").select_option("decoder/layer_0/self_attention")
-    masked = cells(page)
+    masked = attention_cells(page)
     assert masked[0] == [1.0, 0.0]
     page.get_by_role("checkbox", name="mask").uncheck()
-    bare = cells(page)
-    assert bare[0][1] > 0
-    assert bare[1] == masked[1]  # it sees all that there is in any case
-    assert [sum(row) for row in bare] == pytest.approx([1, 1], abs=0.002)
-    expect(page.locator("#weights td.cheat")).to_have_count(1)
-    expect(page.locator("#seen")).to_contain_text("the very piece that it is to predict")
+    unmasked = attention_cells(page)
+    assert unmasked[0][1] > 0
+    assert unmasked[1] == masked[1]  # the last position attends to everything in any case
+    assert [sum(row) for row in unmasked] == pytest.approx([1, 1], abs=0.002)
+    expect(page.locator("#weights td.leaked")).to_have_count(1)
+    expect(page.locator("#mask-effect")).to_contain_text("the token that it has to predict")
 
     page.get_by_role("combobox", name="layer").select_option("decoder/layer_0/cross_attention")
-    expect(page.locator("#seen")).to_contain_text("Nothing is masked here")
-    assert [len(row) for row in cells(page)] == [3, 3]
+    expect(page.locator("#mask-effect")).to_contain_text("Nothing is masked here")
+    assert [len(row) for row in attention_cells(page)] == [3, 3]
     page.locator("#sentence").select_option("1")
-    expect(page.locator("#seen")).to_contain_text("to padding")
+    expect(page.locator("#mask-effect")).to_contain_text("on padding")
     page.get_by_role("checkbox", name="mask").check()
-    assert [row[2] for row in cells(page)] == [0, 0]
+    assert [row[2] for row in attention_cells(page)] == [0, 0]
 
 
-def test_a_nudged_logit_moves_the_loss_and_can_be_put_back(page: Page) -> None:
+def test_nudged_logit_changes_the_loss_and_can_be_reset(page: Page) -> None:
     cross, total = page.locator("#cross"), page.locator("#total")
     before = cross.inner_text(), total.inner_text()
-    slider = page.get_by_label("nudge the logit of cat")
+    slider = page.get_by_label("nudge the logit of dog")
     slider.fill("3")
     assert float(cross.inner_text()) < float(before[0])
-    moved = float(page.locator("#smoothed-by").inner_text().split()[0].replace("\u2212", "-"))
-    assert float(total.inner_text()) - float(before[1]) == pytest.approx(moved, abs=2e-4)
-    page.get_by_label("nudge the logit of dog").fill("8")
+    change = float(page.locator("#smoothed-change").inner_text().split()[0].replace("\u2212", "-"))
+    assert float(total.inner_text()) - float(before[1]) == pytest.approx(change, abs=2e-4)
+    page.get_by_label("nudge the logit of run").fill("8")
     assert float(cross.inner_text()) > float(before[0])
-    page.get_by_role("button", name="Put back").click()
+    page.get_by_role("button", name="Reset").click()
     assert (cross.inner_text(), total.inner_text()) == before
-    expect(page.locator("#cross-by")).to_contain_text("0.0000")
+    expect(page.locator("#cross-change")).to_contain_text("0.0000")
 
 
-def test_the_page_comes_to_the_commands_own_loss(
+def test_page_computes_the_loss_of_the_command(
     page: Page, call: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call(trace, "--tiny", "--nudge=0,0,cat,1.5")
+    call(trace, "--tiny", "--nudge=0,0,dog,1.5")
     text = capsys.readouterr().out
     found = re.search(r"^smoothed loss +(\S+) -> +(\S+)", text, re.MULTILINE)
     assert found
     expect(page.locator("#total")).to_have_text(found[1])
-    page.get_by_label("nudge the logit of cat").fill("1.5")
+    page.get_by_label("nudge the logit of dog").fill("1.5")
     expect(page.locator("#total")).to_have_text(found[2])
 
 
-def test_the_beam_is_stepped_to_its_end_and_back(page: Page) -> None:
+def test_beam_search_steps_forward_to_its_end_and_back(page: Page) -> None:
     back = page.get_by_role("button", name="One step back")
-    forth = page.get_by_role("button", name="One step forth")
+    forward = page.get_by_role("button", name="One step forward")
     nodes = page.locator("#tree g.node")
     page.locator("#searched").select_option("1")
     counts = [nodes.count()]
-    while forth.is_enabled():
-        forth.click()
+    while forward.is_enabled():
+        forward.click()
         counts.append(nodes.count())
     assert len(counts) > 2
     assert counts == sorted(set(counts))
-    expect(page.locator("#verdict")).to_contain_text("The search is over")
-    expect(page.locator("#tree .ended.won")).to_have_count(1)
+    expect(page.locator("#verdict")).to_contain_text("The search has stopped")
+    expect(page.locator("#tree .finished.best")).to_have_count(1)
     assert page.locator("#finished tr").count() >= 1
-    fates = page.locator("#candidates td:last-child").all_text_contents()
-    assert len(fates) == nodes.count() - counts[-2]
+    outcomes = page.locator("#candidates td:last-child").all_text_contents()
+    assert len(outcomes) == nodes.count() - counts[-2]
     known = r"live when the search stopped|pruned.*|finished, score -\d\.\d{4}.*"
-    assert all(re.fullmatch(known, fate) for fate in fates)  # of the last step
+    assert all(re.fullmatch(known, outcome) for outcome in outcomes)  # of the last step
     while back.is_enabled():
         back.click()
     expect(nodes).to_have_count(1)
-    expect(page.locator("#verdict")).to_contain_text("Nothing is written yet")
+    expect(page.locator("#verdict")).to_contain_text("Before the first step")
     page.get_by_label("Step of the search").press("End")
     expect(nodes).to_have_count(counts[-1])
 
 
-def mixes(page: Page) -> list[Locator]:
+def mixing_rows(page: Page) -> list[Locator]:
     rows = page.locator(".mix tr")
     return [rows.nth(number).locator("td") for number in range(rows.count())]
 
 
-def test_every_tensor_is_behind_a_summary(page: Page) -> None:
+def test_tensors_are_grouped_by_layer(page: Page) -> None:
     groups = page.locator("#steps summary")
     assert groups.all_text_contents() == [
-        "source embedding", "encoder/layer_0", "target embedding", "decoder", "decoder/layer_0",
+        "source embedding",
+        "encoder/layer_0",
+        "target embedding",
+        "decoder",
+        "decoder/layer_0",
         "logits",
-    ]  # fmt: skip
+    ]
     groups.nth(1).click()
     layer = page.locator("#steps details").nth(1)
     expect(layer).to_contain_text("scores  (2, 2, 3, 3)")
-    expect(layer).to_contain_text("Positions do not mix: each is worked on alone.")
-    assert {"".join(row.all_text_contents()) for row in mixes(page)} >= {"111", "100", "010", "001"}
-    page.get_by_text("Parameters, block by block").click()
+    expect(layer).to_contain_text("Positions do not mix: each is processed separately.")
+    assert {"".join(row.all_text_contents()) for row in mixing_rows(page)} >= {
+        "111",
+        "100",
+        "010",
+        "001",
+    }
+    page.get_by_text("Parameters by block").click()
     expect(page.locator("#blocks")).to_contain_text("8*32 + 32 + 32*8 + 8")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_for_everybody(page: Page, scheme: str) -> None:
+def test_page_has_no_accessibility_violations(page: Page, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.get_by_role("checkbox", name="mask").uncheck()
-    found = Axe().run(page).response["violations"]
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    violations = Axe().run(page).response["violations"]
+    assert [each["id"] for each in violations if each["impact"] in ("serious", "critical")] == []
 
 
-def test_a_narrow_window_scrolls_only_what_is_wide(page: Page) -> None:
+def test_page_fits_a_narrow_window(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

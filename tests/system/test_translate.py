@@ -1,4 +1,4 @@
-"""Translating in processes of their own: killed, interrupted, at the end of a pipe."""
+"""Translation in processes of their own: killed, interrupted, and reading from a pipe."""
 
 import signal
 import subprocess
@@ -13,36 +13,41 @@ from pathlib import Path
 import pytest
 
 from tfnmt.data.corpora.toy import grammar
-from tfnmt.runtime.files import GrowingFile
+from tfnmt.runtime.files import ResumableFile
 
-PATIENCE = 300
-NEWLINE = b"\n"
+TIMEOUT = 300
 LINES = 5000
-"""So many that a process can be stopped long before it is through."""
+"""Enough lines to stop a process long before it has finished."""
 
 Process = subprocess.Popen[bytes]
 Start = Callable[..., Process]
 
-pytestmark = pytest.mark.slow  # each starts TensorFlow
+pytestmark = pytest.mark.slow  # each test starts TensorFlow
 
 
 @pytest.fixture
 def start(tiny_run: Path) -> Iterator[Start]:
-    """Starts a translation; what still runs when the test ends is killed."""
+    """Start a translation. When the test ends, a process that is still running is killed."""
     running = []
 
-    def begin(*arguments: str, **files: int) -> Process:
+    def start_process(*arguments: str, **files: int) -> Process:
         command = [
-            sys.executable, "-m", "tfnmt.translate", f"--model={tiny_run}", "--beam_size=1",
+            sys.executable,
+            "-m",
+            "tfnmt.translate",
+            f"--model={tiny_run}",
+            "--beam_size=1",
             *arguments,
-        ]  # fmt: skip
-        # Tests that run in the background ignore SIGINT, and would hand that on.
-        listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=listening, **files)
+        ]
+        # Tests that run in the background ignore SIGINT, and the process would inherit that.
+        default_sigint = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, preexec_fn=default_sigint, **files
+        )
         running.append(process)
         return process
 
-    yield begin
+    yield start_process
     for process in running:
         if process.poll() is None:
             process.kill()
@@ -57,68 +62,72 @@ def long_file(tmp_path: Path) -> Path:
     return path
 
 
-def wait_for_lines(process: Process, file: GrowingFile) -> None:
-    deadline = time.monotonic() + PATIENCE
+def wait_for_lines(process: Process, file: ResumableFile) -> None:
+    deadline = time.monotonic() + TIMEOUT
     while not (file.partial.exists() and file.partial.stat().st_size):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_a_killed_translation_goes_on_to_what_it_would_have_been(
+def test_killed_and_resumed_translation_equals_an_uninterrupted_one(
     start: Start, long_file: Path, tmp_path: Path
 ) -> None:
-    whole, killed = GrowingFile(tmp_path / "whole"), GrowingFile(tmp_path / "killed")
-    peaceful = start(f"--input={long_file}", f"--output={whole.path}")
-    assert peaceful.wait(PATIENCE) == 0
+    uninterrupted, killed = ResumableFile(tmp_path / "whole"), ResumableFile(tmp_path / "killed")
+    process = start(f"--input={long_file}", f"--output={uninterrupted.path}")
+    assert process.wait(TIMEOUT) == 0
 
     arguments = f"--input={long_file}", f"--output={killed.path}"
     process = start(*arguments)
     wait_for_lines(process, killed)
     process.kill()
-    assert process.wait(PATIENCE) == -signal.SIGKILL
+    assert process.wait(TIMEOUT) == -signal.SIGKILL
     assert not killed.path.exists()
     done = killed.partial.read_bytes()
-    assert whole.path.read_bytes().startswith(done)
+    assert uninterrupted.path.read_bytes().startswith(done)
     assert 0 < done.count(b"\n") < LINES
 
-    # As a kill leaves it that comes in the middle of a line, and of a window.
+    # As after a kill in the middle of a line and of a window.
     third = done.index(b"\n", len(done) // 3) + 4
     killed.partial.write_bytes(done[:third])
     resumed = start(*arguments, "--resume")
-    _, errors = resumed.communicate(timeout=PATIENCE)
+    _, errors = resumed.communicate(timeout=TIMEOUT)
     assert resumed.returncode == 0
-    assert f"{done.count(NEWLINE, 0, third):,} lines are done" in errors.decode()
-    assert killed.path.read_bytes() == whole.path.read_bytes()
+    lines = done.count(b"\n", 0, third)
+    assert f"{killed.path}: resuming after line {lines:,}\n" in errors.decode()
+    assert killed.path.read_bytes() == uninterrupted.path.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "killed", "whole"]
 
 
-def test_ctrl_c_keeps_what_is_done_and_exits_130(
+def test_ctrl_c_keeps_the_finished_lines_and_exits_with_130(
     start: Start, long_file: Path, tmp_path: Path
 ) -> None:
-    file = GrowingFile(tmp_path / "out")
+    file = ResumableFile(tmp_path / "out")
     process = start(f"--input={long_file}", f"--output={file.path}")
     wait_for_lines(process, file)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130
-    *told, last = errors.decode().splitlines()
-    assert f"tfnmt: what is done lies in {file.partial}; --resume goes on with it" in told
+    *lines, last = errors.decode().splitlines()
+    assert any(str(file.partial) in line and "--resume" in line for line in lines)
     assert last == "tfnmt: interrupted"
     assert file.partial.read_bytes().endswith(b"\n")
     assert file.job_path.exists()
     assert not file.path.exists()
 
 
+# --- Streams --------------------------------------------------------------------------------------
+
+
 class Stream:
-    """A translation at the end of a pipe, which is asked line by line."""
+    """A translation that reads a pipe, one line at a time."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.timer = threading.Timer(PATIENCE, process.kill)  # then what comes is empty
+        self.timer = threading.Timer(TIMEOUT, process.kill)  # then `translate` returns b""
         self.timer.start()
 
-    def ask(self, line: str) -> bytes:
+    def translate(self, line: str) -> bytes:
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(f"{line}\n".encode())
@@ -128,29 +137,29 @@ class Stream:
 
 @pytest.fixture
 def stream(start: Start) -> Iterator[Stream]:
-    # With scores, for the model has learnt so little that it may say nothing.
+    # With scores, because the model has learned so little that a translation may be empty.
     stream = Stream(start("--scores", stdin=subprocess.PIPE, stdout=subprocess.PIPE))
     yield stream
     stream.timer.cancel()
 
 
-def test_a_line_comes_out_before_the_next_one_goes_in(stream: Stream) -> None:
+def test_stream_writes_a_translation_before_the_next_line_arrives(stream: Stream) -> None:
     first, second = (source for source, _ in islice(grammar.pairs("test"), 2, 4))
-    answers = [stream.ask(line) for line in (first, "", second, first)]
-    assert all(answer.endswith(b"\n") for answer in answers), stream.process.poll()
-    assert answers[0] == answers[3]
-    assert answers[1] == b"0.0000\t\n"
-    assert answers[1] not in (answers[0], answers[2])
-    assert answers[0] != answers[2]
-    rest, _ = stream.process.communicate(timeout=PATIENCE)  # which ends the lines
+    outputs = [stream.translate(line) for line in (first, "", second, first)]
+    assert all(output.endswith(b"\n") for output in outputs), stream.process.poll()
+    assert outputs[0] == outputs[3]
+    assert outputs[1] == b"0.0000\t\n"
+    assert outputs[1] not in (outputs[0], outputs[2])
+    assert outputs[0] != outputs[2]
+    rest, _ = stream.process.communicate(timeout=TIMEOUT)  # closes stdin
     assert rest == b""
     assert stream.process.returncode == 0
 
 
 def test_ctrl_c_ends_a_stream_that_waits_for_a_line(stream: Stream) -> None:
-    assert stream.ask("a dog").endswith(b"\n")
+    assert stream.translate("a dog").endswith(b"\n")
     stream.process.send_signal(signal.SIGINT)
-    # Not with communicate, which would end the lines.
-    assert stream.process.wait(PATIENCE) == 130
+    # Not with communicate, which would close stdin.
+    assert stream.process.wait(TIMEOUT) == 130
     assert stream.process.stderr
     assert stream.process.stderr.read().decode().splitlines()[-1] == "tfnmt: interrupted"

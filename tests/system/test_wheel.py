@@ -1,4 +1,4 @@
-"""The wheel, in an environment that has no clone."""
+"""The wheel, in an environment without the repository."""
 
 import os
 import shutil
@@ -10,42 +10,53 @@ from pathlib import Path
 
 import pytest
 
-CLONE = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[2]
 SETTINGS = {
-    "data.max_pairs": 400, "data.max_length": 40, "data.batch_tokens": 256,
-    "tokenizer.vocab_size": 500, "model.d_model": 16, "model.d_ff": 32, "training.max_steps": 5,
+    "data.max_pairs": 400,
+    "data.max_length": 40,
+    "data.batch_tokens": 256,
+    "tokenizer.vocab_size": 500,
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "training.max_steps": 5,
     "decoding.max_extra_length": 5,
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
-def test_a_wheel_trains_on_toy_and_translates_from_another_folder(tmp_path: Path) -> None:
+def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None:
     def run(*command: object, cwd: Path = tmp_path, **environment: str) -> str:
         done = subprocess.run(
-            list(map(str, command)), cwd=cwd, env=os.environ | environment, capture_output=True,
-            text=True, timeout=600,
-        )  # fmt: skip
+            list(map(str, command)),
+            cwd=cwd,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    # A copy: a build leaves things behind, and packs what earlier ones left.
+    # Build from a copy, because a build leaves files behind and includes those of earlier builds.
     source = tmp_path / "source"
-    left_out = shutil.ignore_patterns(".*", "build", "dist", "runs", "data", "*.egg-info")
-    shutil.copytree(CLONE, source, ignore=lambda folder, names: (
-        left_out(folder, names) if Path(folder) == CLONE else set()
-    ))  # fmt: skip
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist",
-        source)  # fmt: skip
-    (wheel,) = (tmp_path / "dist").iterdir()
+    ignored = shutil.ignore_patterns(".*", "build", "dist", "runs", "data", "*.egg-info")
+
+    def ignore(folder: str, names: list[str]) -> set[str]:
+        return ignored(folder, names) if Path(folder) == REPOSITORY else set()
+
+    shutil.copytree(REPOSITORY, source, ignore=ignore)
+    dist = tmp_path / "dist"
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist, source)
+    (wheel,) = dist.iterdir()
     venv.create(tmp_path / "fresh", with_pip=True)
     python = tmp_path / "fresh" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
 
-    # Dependencies come from this environment's folder; a path, unlike a site folder, brings no
-    # editable install of the clone with it.
+    # Dependencies come from the packages of this environment. Unlike a site folder, PYTHONPATH
+    # ignores .pth files, and therefore does not add the editable install of the repository.
     packages = {"PYTHONPATH": sysconfig.get_paths()["purelib"]}
-    where = run(python, "-c", "import tfnmt; print(tfnmt.__file__)", **packages)
-    assert str(tmp_path / "fresh") in where
+    location = run(python, "-c", "import tfnmt; print(tfnmt.__file__)", **packages)
+    assert str(tmp_path / "fresh") in location
     settings = [f"--set={key}={value}" for key, value in SETTINGS.items()]
     run(python, "-m", "tfnmt.train", "--dataset=toy", *settings, **packages)
     assert (tmp_path / "runs" / "toy-en-de" / "summary.json").is_file()
@@ -53,6 +64,6 @@ def test_a_wheel_trains_on_toy_and_translates_from_another_folder(tmp_path: Path
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     model = tmp_path / "runs" / "toy-en-de"
-    output = run(python, "-m", "tfnmt.translate", f"--model={model}", "The dog sleeps.", "",
-                 cwd=elsewhere, **packages)  # fmt: skip
+    translate = (python, "-m", "tfnmt.translate", f"--model={model}")
+    output = run(*translate, "The dog sleeps.", "", cwd=elsewhere, **packages)
     assert output.count("\n") == 2

@@ -1,4 +1,4 @@
-"""Two workers on loopback, as TF_CONFIG joins them: real processes, real sockets."""
+"""Two workers on the loopback interface, connected by TF_CONFIG: real processes, real sockets."""
 
 import json
 import os
@@ -13,31 +13,39 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.system.trainings import Process, arguments, finish, processes, weights
+from tests.system.trainings import (
+    Process,
+    arguments,
+    finish,
+    logged_losses,
+    processes,
+    weights,
+)
 from tfnmt.runs.run import Run
 
 Start = Callable[..., Process]
 Workers = Callable[..., list[Process]]
 
+pytestmark = pytest.mark.slow  # each test starts TensorFlow several times
+
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts the train command."""
-    with processes() as begin:
+    """Start the train command."""
+    with processes() as start_process:
 
-        def begin_training(run: Path, environment: dict[str, str], **changes: object) -> Process:
-            flags = arguments(run, {"training.log_steps": 1} | changes)
-            command = [sys.executable, "-m", "tfnmt.train", *flags]
-            return begin(command, env=os.environ | environment)
+        def start_training(run: Path, environment: dict[str, str], **changes: object) -> Process:
+            command = [sys.executable, "-m", "tfnmt.train", *arguments(run, changes)]
+            return start_process(command, env=os.environ | environment)
 
-        yield begin_training
+        yield start_training
 
 
 @pytest.fixture
 def workers(start: Start) -> Workers:
-    """Starts two workers; the first one is the chief."""
+    """Start two workers. The first one is the chief."""
 
-    def begin(run: Path, **changes: object) -> list[Process]:
+    def start_workers(run: Path, **changes: object) -> list[Process]:
         addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
         tasks = [{"type": "worker", "index": index} for index in range(2)]
         return [
@@ -49,7 +57,7 @@ def workers(start: Start) -> Workers:
             for task in tasks
         ]
 
-    return begin
+    return start_workers
 
 
 def free_ports(count: int) -> list[int]:
@@ -70,17 +78,7 @@ def wait_for_checkpoint(run: Path, process: Process) -> None:
         time.sleep(0.05)
 
 
-def losses(run: Path) -> list[float]:
-    """The loss of every step, as TensorBoard has it."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(Run(run).logs), size_guidance={"tensors": 0})
-    events.Reload()
-    return [float(np.frombuffer(event.tensor_proto.tensor_content, np.float32)[0])
-            for event in events.Tensors("train/loss")]  # fmt: skip
-
-
-def test_two_workers_take_the_steps_of_one_process_and_one_of_them_writes(
+def test_two_workers_make_the_steps_of_one_process_and_only_the_chief_writes(
     start: Start, workers: Workers, tmp_path: Path
 ) -> None:
     steps = {"training__max_steps": 20, "training__validation_steps": 15}
@@ -88,40 +86,38 @@ def test_two_workers_take_the_steps_of_one_process_and_one_of_them_writes(
     chief, other = workers(tmp_path / "two", **steps)
     assert "2 CPU device(s)" in finish(chief)
     assert "val BLEU" not in finish(other)
-    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
-    assert len(one) == len(two) == 20
-    assert two == pytest.approx(one, rel=1e-5)
-    np.testing.assert_allclose(
-        weights(Run(tmp_path / "two")), weights(Run(tmp_path / "one")), atol=1e-5
-    )
+    one, two = Run(tmp_path / "one"), Run(tmp_path / "two")
+    assert len(list(two.logs.glob("events*"))) == len(list(one.logs.glob("events*")))
+    expected = logged_losses(one)
+    assert len(expected) == 20
+    assert logged_losses(two) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(weights(two), weights(one), atol=1e-5)
 
 
 ENDLESS = {"training__max_steps": 1_000_000, "training__validation_steps": 1_000_000}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_worker_ends_the_other_with_a_line(
+def test_killed_worker_ends_the_other_one_with_a_one_line_error(
     workers: Workers, tmp_path: Path, victim: int
 ) -> None:
     both = workers(tmp_path / "run", **ENDLESS)
     wait_for_checkpoint(tmp_path / "run", both[0])
     both[victim].send_signal(signal.SIGKILL)
     errors = finish(both[1 - victim], code=1)
-    assert "tfnmt: TF_CONFIG: another worker has gone; start the same command" in errors
+    assert "tfnmt: TF_CONFIG: another worker was lost (" in errors
     assert "Traceback" not in errors
     before = len(Run(tmp_path / "run").checkpoints().all())
     again = workers(tmp_path / "run", **ENDLESS)
     assert before >= 1
     for line in again[0].stderr or ():
-        if found := re.search(r"going on after step ([\d,]+)", line):
+        if found := re.search(r"resuming after step ([\d,]+)", line):
             assert int(found[1].replace(",", "")) % 10 == 0
             return
-    pytest.fail("it did not go on")
+    pytest.fail("training did not resume")
 
 
-@pytest.mark.slow
-def test_a_sigterm_to_either_stops_both_after_the_same_step(
+def test_sigterm_to_one_worker_stops_both_after_the_same_step(
     workers: Workers, tmp_path: Path
 ) -> None:
     chief, other = workers(tmp_path / "run", **ENDLESS)

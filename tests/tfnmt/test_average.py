@@ -16,23 +16,23 @@ Call = Callable[..., None]
 
 @pytest.fixture
 def run(tiny_run: Path, tmp_path: Path) -> Run:
-    """A run with checkpoints of the steps 6 and 12."""
+    """A run with checkpoints of steps 6 and 12."""
     return Run(Path(shutil.copytree(tiny_run, tmp_path / "run")))
 
 
 def weights(file: Path) -> np.ndarray:
-    found: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []
 
-    def note(_: str, item: object) -> None:
+    def collect(_: str, item: object) -> None:
         if isinstance(item, h5py.Dataset):
-            found.append(np.ravel(item[()]))
+            arrays.append(np.ravel(item[()]))
 
     with h5py.File(file) as content:
-        content.visititems(note)
-    return np.concatenate(found)
+        content.visititems(collect)
+    return np.concatenate(arrays)
 
 
-def test_the_last_ones_are_averaged(call: Call, run: Run) -> None:
+def test_average_of_the_last_checkpoints(call: Call, run: Run) -> None:
     paths = run.checkpoints().all()
     assert [path.name for path in paths] == ["00000006", "00000012"]
     shutil.rmtree(run.averaged.folder)
@@ -41,7 +41,7 @@ def test_the_last_ones_are_averaged(call: Call, run: Run) -> None:
     np.testing.assert_allclose(weights(run.weights()), expected, atol=1e-7)
 
 
-def test_the_best_one_is_that_with_the_best_bleu(call: Call, run: Run) -> None:
+def test_best_checkpoint_has_the_best_bleu(call: Call, run: Run) -> None:
     scores = [{"step": 6, "bleu": 2.0}, {"step": 12, "bleu": 1.0}]
     (run.path / "validations.jsonl").write_text("".join(json.dumps(s) + "\n" for s in scores))
     call(average, f"--model={run.path}", "--best=1")
@@ -49,14 +49,16 @@ def test_the_best_one_is_that_with_the_best_bleu(call: Call, run: Run) -> None:
     np.testing.assert_allclose(weights(run.weights()), expected, atol=1e-7)
 
 
-def test_more_than_there_are_is_told(call: Call, run: Run) -> None:
-    with pytest.raises(UserError, match=r"2 checkpoints are there, not 3; training\.keep_last"):
+def test_too_few_checkpoints_are_reported(call: Call, run: Run) -> None:
+    with pytest.raises(
+        UserError, match=rf"^{run.path}: has 2 .* 3 are needed; .*training\.keep_last"
+    ):
         call(average, f"--model={run.path}", "--last=3")
-    with pytest.raises(UserError, match="of those validated 0 checkpoints are there, not 1"):
+    with pytest.raises(UserError, match=f"^{run.path}: has 0 validated checkpoints, and 1 "):
         call(average, f"--model={run.path}", "--best=1")
 
 
 @pytest.mark.parametrize("flags", [[], ["--last=1", "--best=1"]])
-def test_a_call_without_exactly_one_way_is_refused(call: Call, run: Run, flags: list[str]) -> None:
+def test_exactly_one_of_last_and_best_is_required(call: Call, run: Run, flags: list[str]) -> None:
     with pytest.raises(UsageError, match="--last or --best"):
         call(average, f"--model={run.path}", *flags)

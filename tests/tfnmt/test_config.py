@@ -71,85 +71,101 @@ PAPER_BIG = PAPER_BASE | {
 }
 """The last row of Table 3."""
 
-IMPOSSIBLE = {
-    "wrong type": ({"model": {"d_model": "wide"}}, "model.d_model: 'wide' is wrong; "),
-    "half a layer": ({"model": {"num_encoder_layers": 1.5}}, "model.num_encoder_layers: 1.5 "),
-    "below the least": ({"model": {"num_encoder_layers": 0}}, "model.num_encoder_layers: 0 "),
-    "above the most": ({"model": {"dropout": 1.0}}, "model.dropout: 1.0 "),
+INVALID = {
+    "wrong type": ({"model": {"d_model": "wide"}}, "model.d_model: 'wide' is invalid; "),
+    "fraction of a layer": (
+        {"model": {"num_encoder_layers": 1.5}},
+        "model.num_encoder_layers: 1.5 ",
+    ),
+    "below the minimum": ({"model": {"num_encoder_layers": 0}}, "model.num_encoder_layers: 0 "),
+    "above the maximum": ({"model": {"dropout": 1.0}}, "model.dropout: 1.0 "),
     "odd width": ({"model": {"d_model": 7, "num_heads": 1}}, "model.d_model: 7 "),
     "infinite": ({"training": {"adam_epsilon": float("inf")}}, "training.adam_epsilon: inf "),
     "no file": ({"data": {"corpus": None, "train": []}}, "data.train: [] "),
-    "no file to validate on": (
+    "no validation file": (
         {"data": {"corpus": None, "train": ["a.tsv"], "val": []}},
         "data.val: [] ",
     ),
     "all merges skipped": ({"data": {"bpe_dropout": 1.0}}, "data.bpe_dropout: 1.0 "),
     "no characters": ({"cleaning": {"max_characters": 0}}, "cleaning.max_characters: 0 "),
-    "shorter than itself": ({"cleaning": {"max_ratio": 0.9}}, "cleaning.max_ratio: 0.9 "),
-    "a rule that is no switch": ({"cleaning": {"empty": "perhaps"}}, "cleaning.empty: 'perhaps' "),
-    "no language": ({"data": {"source": "../en"}}, "data.source: '../en' "),
+    "ratio below 1": ({"cleaning": {"max_ratio": 0.9}}, "cleaning.max_ratio: 0.9 "),
+    "rule that is not a boolean": (
+        {"cleaning": {"empty": "perhaps"}},
+        "cleaning.empty: 'perhaps' ",
+    ),
+    "invalid language": (
+        {"data": {"source": "../en"}},
+        "data.source: '../en' is invalid; it must be a letter, then letters, digits or underscores",
+    ),
     "small vocabulary": ({"tokenizer": {"vocab_size": 261}}, "tokenizer.vocab_size: 261 "),
     "wrong choice": (
         {"model": {"activation": "tanh"}},
-        "model.activation: 'tanh' is not possible; choose 'relu' or 'gelu'",
+        "model.activation: 'tanh' is invalid; it must be 'relu' or 'gelu'",
     ),
-    "section that is none": ({"model": 3}, "model: 3 is wrong; "),
+    "number as a section": ({"model": 3}, "model: 3 is invalid; it must be a section"),
     "heads": (
         {"model": {"d_model": 100, "num_heads": 8}},
         "model: num_heads 8 does not divide d_model 100; ",
     ),
-    "averaging more than is kept": (
+    "averaging more checkpoints than are kept": (
         {"training": {"keep_last": 4, "average_last": 5}},
-        "training: keep_last 4 keeps fewer checkpoints than average_last 5 needs; ",
+        "training: keep_last 4 is less than average_last 5; ",
     ),
     "endless": (
         {"training": {"max_epochs": None, "max_steps": None, "max_minutes": None}},
-        "training: nothing ends the training; set max_steps, max_epochs, max_tokens, max_minutes "
-        "or patience",
+        "training: has no end; set max_steps, max_epochs, max_tokens, max_minutes or patience",
     ),
     "batch smaller than a pair": (
         {"data": {"batch_tokens": 127, "max_length": 128}},
-        "data: batch_tokens 127 cannot hold one pair of max_length 128; ",
+        "data: batch_tokens 127 is less than max_length 128; ",
     ),
-    "a batch of what is no number": (
+    "batch size that is not a number": (
         {"data": {"batch_tokens": "many"}},
-        "data.batch_tokens: 'many' is wrong; give a number of 1 or more, or 'auto'",
+        "data.batch_tokens: 'many' is invalid; it must be 1 or greater, or 'auto'",
     ),
-    "a batch of nothing": (
+    "empty batch": (
         {"data": {"batch_tokens": 0}},
-        "data.batch_tokens: 0 is wrong; give a number of 1 or more, or 'auto'",
+        "data.batch_tokens: 0 is invalid; it must be 1 or greater, or 'auto'",
     ),
-    "one language": (
+    "same language twice": (
         {"data": {"source": "de", "target": "de"}},
         "data: source and target are both 'de'; ",
     ),
-    "corpus and train": ({"data": {"corpus": "toy", "train": ["a", "b"]}}, "data: set either "),
-    "neither corpus nor train": ({"data": {"corpus": None}}, "data: set either corpus or train; "),
-    "val without train": ({"data": {"val": ["a", "b"]}}, "data: val goes with train; "),
+    "corpus and train": (
+        {"data": {"corpus": "toy", "train": ["a", "b"]}},
+        "data: corpus and train are both set; ",
+    ),
+    "neither corpus nor train": (
+        {"data": {"corpus": None}},
+        "data: corpus and train are both null; ",
+    ),
+    "val without train": ({"data": {"val": ["a", "b"]}}, "data: val is set without train; "),
 }
 
-POSSIBLE: dict[str, Tree] = {
-    "heads that divide": {"model": {"d_model": 96, "num_heads": 8}},
-    "averaging all that is kept": {"training": {"keep_last": 5, "average_last": 5}},
-    "steps alone": {"training": {"max_epochs": None, "max_steps": 1}},
-    "minutes alone": {"training": {"max_epochs": None, "max_minutes": 0.5}},
-    "a batch that is yet to be found": {"data": {"batch_tokens": "auto"}},
-    "a batch of one pair": {"data": {"batch_tokens": 128, "max_length": 128}},
-    "own text": {"data": {"corpus": None, "train": ["a", "b"], "val": ["c", "d"]}},
-    "own text in one file": {"data": {"corpus": None, "train": ["a.tsv"]}},
-    "own text in many": {"data": {"corpus": None, "train": ["a", "b", "c.tmx"], "val": ["d"]}},
-    "rules at their least": {"cleaning": {"max_characters": 1, "max_ratio": 1}},
+VALID: dict[str, Tree] = {
+    "number of heads that divides d_model": {"model": {"d_model": 96, "num_heads": 8}},
+    "averaging all checkpoints that are kept": {"training": {"keep_last": 5, "average_last": 5}},
+    "only max_steps": {"training": {"max_epochs": None, "max_steps": 1}},
+    "only max_minutes": {"training": {"max_epochs": None, "max_minutes": 0.5}},
+    "automatic batch size": {"data": {"batch_tokens": "auto"}},
+    "batch of one pair": {"data": {"batch_tokens": 128, "max_length": 128}},
+    "custom data": {"data": {"corpus": None, "train": ["a", "b"], "val": ["c", "d"]}},
+    "custom data in one file": {"data": {"corpus": None, "train": ["a.tsv"]}},
+    "custom data in several files": {
+        "data": {"corpus": None, "train": ["a", "b", "c.tmx"], "val": ["d"]}
+    },
+    "rules with their minimum": {"cleaning": {"max_characters": 1, "max_ratio": 1}},
     "no rules": {"cleaning": {"empty": False, "leakage": False}},
     "empty section": {"model": None},
     "nothing": {},
 }
 
-NOT_A_CONFIGURATION = {
-    "not YAML": ("model: [1, 2", "cannot be read as YAML"),
-    "tabs": ("model:\n\td_model: 8\n", "cannot be read as YAML"),
-    "a day that is none": ("training: {seed: 2001-99-99}\n", "cannot be read as YAML"),
-    "a list": ("- model\n- data\n", "not sections with keys"),
-    "a word": ("model\n", "not sections with keys"),
+INVALID_FILES = {
+    "not YAML": ("model: [1, 2", "invalid YAML"),
+    "tabs": ("model:\n\td_model: 8\n", "invalid YAML"),
+    "invalid date": ("training: {seed: 2001-99-99}\n", "invalid YAML"),
+    "list": ("- model\n- data\n", "sections with keys"),
+    "word": ("model\n", "sections with keys"),
 }
 
 
@@ -159,7 +175,7 @@ def problems(tree: Tree) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def test_later_trees_win_and_leave_their_neighbours() -> None:
+def test_merge_replaces_only_the_keys_of_later_trees() -> None:
     preset = {"model": {"d_model": 512, "num_heads": 8}, "data": {"corpus": "wmt14"}}
     flags = {"data": {"source": "fr"}, "model": {"num_heads": 4}}
     overrides = parse_overrides(["model.num_heads=2", "data.target=en"])
@@ -169,17 +185,17 @@ def test_later_trees_win_and_leave_their_neighbours() -> None:
     }
 
 
-def test_a_section_fills_an_empty_one() -> None:
+def test_merge_replaces_an_empty_section() -> None:
     assert merge({"data": None}, {"data": {"source": "fr"}}) == {"data": {"source": "fr"}}
 
 
-def test_merging_leaves_the_trees_alone() -> None:
+def test_merge_does_not_change_its_arguments() -> None:
     preset: Tree = {"model": {"d_model": 512}}
     merge(preset, {"model": {"d_model": 8}})
     assert preset == {"model": {"d_model": 512}}
 
 
-def test_an_override_of_null_wins() -> None:
+def test_override_may_be_null() -> None:
     tree = merge({"training": {"max_epochs": 3}}, parse_overrides(["training.max_epochs=null"]))
     assert tree == {"training": {"max_epochs": None}}
 
@@ -198,31 +214,31 @@ def test_an_override_of_null_wins() -> None:
         (" model.d_ff = 7", 7),
     ],
 )
-def test_an_override_is_read_as_yaml(text: str, value: object) -> None:
+def test_override_value_is_yaml(text: str, value: object) -> None:
     tree = merge({"training": {"max_minutes": 1}}, parse_overrides([text]))
     key = text.partition("=")[0].strip()
-    found = flatten(build_config(tree))[key]
-    assert found == value
-    assert type(found) is type(value)
+    parsed = flatten(build_config(tree))[key]
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
-def test_an_override_may_be_a_list() -> None:
+def test_override_may_be_a_list() -> None:
     config = build_config(parse_overrides(["data.corpus=null", "data.train=[my.en, my.de]"]))
     assert config.data.train == ("my.en", "my.de")
 
 
-def test_an_override_keeps_the_equals_signs_of_its_value() -> None:
+def test_override_value_may_contain_equals_signs() -> None:
     assert parse_overrides(["data.train=[a=b.en, a=b.de]"]) == {
         "data": {"train": ["a=b.en", "a=b.de"]}
     }
 
 
-def test_the_last_of_two_overrides_wins() -> None:
+def test_last_override_of_a_key_wins() -> None:
     overrides = parse_overrides(["model.d_ff=1", "model.d_model=4", "model.d_ff=2"])
     assert overrides == {"model": {"d_ff": 2, "d_model": 4}}
 
 
-def test_every_malformed_override_gets_a_line() -> None:
+def test_every_malformed_override_is_reported() -> None:
     with pytest.raises(UsageError) as caught:
         parse_overrides(["model.d_ff", "d_ff=3", ".d_ff=3", "model.=3", "model.d_ff=[", "data.a=1"])
     lines = caught.value.problems
@@ -237,13 +253,13 @@ def test_every_malformed_override_gets_a_line() -> None:
 
 
 @pytest.mark.parametrize("value", ["2001-99-99", "0x_"])
-def test_a_value_that_only_looks_like_a_date_or_a_number_is_the_users_mistake(value: str) -> None:
+def test_override_with_an_invalid_date_or_number_is_refused(value: str) -> None:
     with pytest.raises(UsageError, match=r"--set training\.seed="):
         parse_overrides([f"training.seed={value}"])
 
 
-@pytest.mark.parametrize(("tree", "start"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
-def test_what_cannot_be_is_refused_by_the_keys_name(tree: Tree, start: str) -> None:
+@pytest.mark.parametrize(("tree", "start"), INVALID.values(), ids=INVALID.keys())
+def test_invalid_value_is_reported_with_its_key(tree: Tree, start: str) -> None:
     lines = problems(tree)
     assert len(lines) == 1
     assert lines[0].startswith(start)
@@ -251,7 +267,7 @@ def test_what_cannot_be_is_refused_by_the_keys_name(tree: Tree, start: str) -> N
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
-def test_only_a_key_that_is_a_switch_takes_true_or_false(value: str) -> None:
+def test_only_boolean_keys_accept_true_or_false(value: str) -> None:
     for key, default in flatten(Config()).items():
         if not isinstance(default, bool):
             (line,) = problems(parse_overrides([f"{key}={value}"]))
@@ -261,17 +277,17 @@ def test_only_a_key_that_is_a_switch_takes_true_or_false(value: str) -> None:
 @pytest.mark.parametrize(
     "key", ["decoding.beam_size", "decoding.length_penalty", "model.dropout", "training.max_steps"]
 )
-def test_a_number_is_asked_for_where_a_switch_is_given(key: str) -> None:
+def test_boolean_for_a_number_asks_for_a_number(key: str) -> None:
     (line,) = problems(parse_overrides([f"{key}=true"]))
-    assert line == f"{key}: True is wrong; it should be a number"
+    assert line == f"{key}: True is invalid; it must be a number"
 
 
-@pytest.mark.parametrize("tree", POSSIBLE.values(), ids=POSSIBLE.keys())
-def test_what_is_just_possible_is_accepted(tree: Tree) -> None:
+@pytest.mark.parametrize("tree", VALID.values(), ids=VALID.keys())
+def test_valid_configuration_is_accepted(tree: Tree) -> None:
     assert isinstance(build_config(tree), Config)
 
 
-def test_all_problems_come_at_once_each_in_a_line() -> None:
+def test_all_problems_are_reported_together() -> None:
     lines = problems(
         {
             "modle": {},
@@ -293,11 +309,11 @@ def test_all_problems_come_at_once_each_in_a_line() -> None:
     assert not any("\n" in line for line in lines)
 
 
-def test_problems_between_the_keys_of_one_section_come_at_once_too() -> None:
+def test_all_conflicts_within_a_section_are_reported_together() -> None:
     lines = problems({"data": {"source": "de", "target": "de", "batch_tokens": 3}})
     assert len(lines) == 2
     assert lines[0].startswith("data: source and target are both 'de'")
-    assert lines[1].startswith("data: batch_tokens 3 cannot hold")
+    assert lines[1].startswith("data: batch_tokens 3 is less than max_length")
 
 
 @pytest.mark.parametrize(
@@ -305,20 +321,21 @@ def test_problems_between_the_keys_of_one_section_come_at_once_too() -> None:
     [
         ({"model": {"num_head": 8}}, "model.num_head: unknown key; did you mean num_heads? "),
         ({"trainning": {}}, "trainning: unknown key; did you mean training? "),
-        ({"data": {"xyz": 1}}, "data.xyz: unknown key; there are corpus, source, target, train"),
+        (
+            {"data": {"xyz": 1}},
+            "data.xyz: unknown key; choose one of corpus, source, target, train",
+        ),
     ],
 )
-def test_an_unknown_key_is_told_the_nearest_right_one(tree: Tree, hint: str) -> None:
+def test_unknown_key_suggests_a_known_key(tree: Tree, hint: str) -> None:
     assert problems(tree)[0].startswith(hint)
 
 
-@pytest.mark.parametrize(
-    ("text", "what"), NOT_A_CONFIGURATION.values(), ids=NOT_A_CONFIGURATION.keys()
-)
-def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, text: str, what: str) -> None:
+@pytest.mark.parametrize(("text", "problem"), INVALID_FILES.values(), ids=INVALID_FILES.keys())
+def test_invalid_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=what) as caught:
+    with pytest.raises(UsageError, match=problem) as caught:
         read_tree(path)
     assert len(caught.value.problems) == 1
     assert caught.value.problems[0].startswith(f"{path}: ")
@@ -328,13 +345,13 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, text: str, wha
 @pytest.mark.parametrize(
     "text", ["training: {seed: 3, seed: 4}", "data: {}\ntraining: {}\ndata: {}"]
 )
-def test_a_key_that_stands_twice_is_told(tmp_path: Path, text: str) -> None:
+def test_duplicate_key_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "f.yaml").write_text(text)
-    with pytest.raises(UsageError, match=r"(seed|data) stands there twice .*line [13]"):
+    with pytest.raises(UsageError, match=r"duplicate key (seed|data) .*line [13]"):
         read_tree(tmp_path / "f.yaml")
 
 
-def test_keys_that_yaml_merges_stand_there_once(tmp_path: Path) -> None:
+def test_yaml_merge_keys_are_not_duplicates(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text(
         "a: &a {seed: 3}\nb: {inner: &b {<<: *a, seed: 4}}\nc: {<<: *b, seed: 5}\n"
     )
@@ -342,21 +359,22 @@ def test_keys_that_yaml_merges_stand_there_once(tmp_path: Path) -> None:
     assert (tree["b"], tree["c"]) == ({"inner": {"seed": 4}}, {"seed": 5})
 
 
-def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes("data: {source: dé}".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"my\.yaml: cannot be read as YAML"):
+    with pytest.raises(UsageError, match=r"my\.yaml: invalid YAML"):
         read_tree(path)
 
 
 @pytest.mark.parametrize("name", ["none.yaml", "."])
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="name a YAML file"):
+def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="; choose a YAML file") as caught:
         read_tree(tmp_path / name)
+    assert str(caught.value).startswith(f"{tmp_path / name}: ")
 
 
-@pytest.mark.parametrize("text", ["", "# nothing yet\n", "model:\n"])
-def test_an_empty_file_means_the_defaults(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "# empty\n", "model:\n"])
+def test_empty_file_gives_the_defaults(tmp_path: Path, text: str) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(text)
     assert build_config(read_tree(path)) == Config()
@@ -373,52 +391,52 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path, text: str) -> None:
         {"data": {"source": "no", "target": "yes", "max_pairs": 5}},
     ],
 )
-def test_a_dumped_configuration_is_read_back_the_same(tmp_path: Path, tree: Tree) -> None:
+def test_dumped_configuration_is_read_back_unchanged(tmp_path: Path, tree: Tree) -> None:
     config = build_config(tree)
     path = tmp_path / "config.yaml"
     path.write_text(dump_config(config), encoding="utf-8")
     assert build_config(read_tree(path)) == config
 
 
-def test_differing_keys_are_those_and_no_others() -> None:
+def test_differing_keys_lists_exactly_the_different_keys() -> None:
     overrides = ["model.d_model=128", "data.max_pairs=7", "training.seed=1"]
     other = build_config(parse_overrides(overrides))
     assert differing_keys(Config(), other) == ["data.max_pairs", "model.d_model"]
     assert differing_keys(other, other) == []
 
 
-def test_every_preset_builds_under_its_own_name() -> None:
+def test_every_preset_is_valid() -> None:
     files = (REPOSITORY / "configs").glob("*.yaml")
     assert preset_names() == sorted(file.stem for file in files)
     for name in preset_names():
         assert isinstance(build_config(read_tree(preset_path(name))), Config)
 
 
-def test_an_unknown_preset_is_told_the_nearest_and_all() -> None:
+def test_unknown_preset_lists_the_presets() -> None:
     with pytest.raises(UsageError, match=r"--dataset=wmt41: .*did you mean wmt14\? ") as caught:
         preset_path("wmt41")
-    assert str(caught.value).endswith(f"there are {', '.join(preset_names())}")
+    assert str(caught.value).endswith(f"choose one of {', '.join(preset_names())}")
 
 
 @pytest.mark.parametrize(("name", "values"), [("wmt14", PAPER_BASE), ("wmt14-big", PAPER_BIG)])
-def test_the_papers_models_are_the_papers(name: str, values: dict[str, Any]) -> None:
-    found = flatten(build_config(read_tree(preset_path(name))))
-    assert {key: found[key] for key in values} == values
+def test_paper_presets_have_the_values_of_the_paper(name: str, values: dict[str, Any]) -> None:
+    preset = flatten(build_config(read_tree(preset_path(name))))
+    assert {key: preset[key] for key in values} == values
 
 
-def test_the_longest_translation_has_room_for_the_least_pieces_and_an_eos() -> None:
-    search = {"max_source_length": 20, "max_extra_length": 10}
-    assert build_config({"decoding": search}).decoding.longest == 30
-    assert build_config({"decoding": {**search, "max_length": 7}}).decoding.longest == 7
-    assert build_config({"decoding": {**search, "min_length": 40}}).decoding.longest == 41
+def test_max_translation_length_includes_min_length_and_eos() -> None:
+    limits = {"max_source_length": 20, "max_extra_length": 10}
+    for changes, expected in ({}, 30), ({"max_length": 7}, 7), ({"min_length": 40}, 41):
+        decoding = build_config({"decoding": limits | changes}).decoding
+        assert decoding.max_translation_length == expected
 
 
-def test_layer_norm_has_the_epsilon_of_other_engines() -> None:
+def test_layer_norm_epsilon_is_that_of_other_engines() -> None:
     assert Config().model.norm_epsilon == 1e-6
 
 
 @pytest.mark.parametrize("section", Config.model_fields)
-def test_a_configuration_is_frozen(section: str) -> None:
+def test_configuration_is_immutable(section: str) -> None:
     config = Config()
     keys = getattr(config, section)
     with pytest.raises(ValidationError, match="frozen"):
@@ -429,12 +447,12 @@ def test_a_configuration_is_frozen(section: str) -> None:
 
 
 @pytest.mark.parametrize("section", Config.model_fields)
-def test_every_key_says_what_it_means(section: str) -> None:
+def test_every_key_has_a_description(section: str) -> None:
     fields = type(getattr(Config(), section)).model_fields
     assert [name for name, field in fields.items() if not field.description] == []
 
 
-def test_the_configuration_needs_no_tensorflow() -> None:
+def test_configuration_does_not_import_tensorflow() -> None:
     heavy = ("tensorflow", "keras", "keras_nlp")
     script = f"import sys, tfnmt.config; sys.exit(any(name in sys.modules for name in {heavy}))"
     done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False)

@@ -1,7 +1,9 @@
-"""What ends a training, and what it does not go on with."""
+"""The train command: starting, resuming and refusing runs. tests/tfnmt/training tests training."""
 
 import json
 import shutil
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,131 +13,187 @@ import pytest
 from tests.conftest import TINY, settings
 from tfnmt import train
 from tfnmt.errors import UsageError, UserError
+from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
 
 Train = Callable[..., Run]
 
 
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def train_toy(call: Callable[..., None], tmp_path: Path) -> Train:
-    """Trains the tiny model on the toy corpus, with some keys changed."""
+def train_toy(call: Callable[..., None], tmp_path: Path, cache_dir: Path) -> Train:
+    """Train the tiny model on the toy corpus, with some keys changed."""
 
     def run(**changes: Any) -> Run:
         values = TINY | {key.replace("__", "."): value for key, value in changes.items()}
         call(
-            train, "--dataset=toy", f"--run_dir={tmp_path / 'run'}",
-            f"--cache_dir={tmp_path / 'cache'}", *settings(values),
-        )  # fmt: skip
+            train,
+            "--dataset=toy",
+            f"--run_dir={tmp_path / 'run'}",
+            f"--cache_dir={cache_dir}",
+            *settings(values),
+        )
         return Run(tmp_path / "run")
 
     return run
 
 
-@pytest.mark.parametrize(
-    ("limit", "steps"),
-    [
-        ({"training__max_minutes": 1e-6}, {1}),
-        ({"training__max_tokens": 300}, {2, 3}),  # batches of 256 slots at most
-        ({"training__patience": 1, "training__validation_steps": 1}, set(range(2, 12))),
-    ],
-)
-def test_a_training_ends_at_its_first_limit(
-    train_toy: Train, limit: dict[str, float], steps: set[int]
+@pytest.fixture
+def copied_run(tiny_run: Path, tmp_path: Path) -> Run:
+    """A copy of the tiny run, which `train_toy` resumes."""
+    shutil.copytree(tiny_run, tmp_path / "run")
+    return Run(tmp_path / "run")
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Replace training: `no_training(returns=SIGNAL, checkpoint=True)`."""
+
+    def replace(returns: int | None, checkpoint: bool) -> None:
+        def fake_train(training: Any) -> int | None:
+            if checkpoint:
+                training.run.checkpoints().write(1, lambda path: (path / WEIGHTS).write_bytes(b""))
+            return returns
+
+        monkeypatch.setattr("tfnmt.training.loop.train", fake_train)
+
+    return replace
+
+
+# --- Resuming -------------------------------------------------------------------------------------
+
+
+def test_finished_run_reports_how_to_continue(
+    copied_run: Run, train_toy: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = train_toy(**limit)
-    summary = json.loads(run.summary_path.read_text())
-    assert summary["step"] in steps
-    assert run.finished
-    if "training__patience" in limit:
-        lines = (run.path / "validations.jsonl").read_text().splitlines()
-        scores = [json.loads(line)["bleu"] for line in lines]
-        assert len(scores) == summary["step"]
-        assert scores[-1] <= max(scores[:-1])
-    if "training__max_tokens" in limit:
-        assert 300 <= summary["tokens"] < 300 + 256
+    before = copied_run.weights().read_bytes()
+    train_toy()
+    err = capsys.readouterr().err
+    assert f"tfnmt: {copied_run.path}: training has finished; raise " in err
+    assert "training.max_steps" in err
+    assert copied_run.weights().read_bytes() == before
 
 
-def test_text_that_has_changed_since_is_refused(call: Callable[..., None], tmp_path: Path) -> None:
+def test_run_is_not_resumed_with_a_different_model(copied_run: Run, train_toy: Train) -> None:
+    with pytest.raises(UserError, match=rf"{copied_run.path}: .* model\.d_ff;"):
+        train_toy(model__d_ff=16)
+    assert copied_run.finished
+
+
+def test_run_can_be_resumed_with_gradient_accumulation(copied_run: Run, train_toy: Train) -> None:
+    """The error of a training run that ran out of memory recommends it."""
+    train_toy(training__max_steps=13, training__device_tokens=128)
+    assert json.loads(copied_run.summary_path.read_text())["step"] == 13
+    assert copied_run.config().training.device_tokens == 128
+
+
+def test_run_without_a_checkpoint_is_started_again_with_other_keys(
+    train_toy: Train, no_training: Callable[..., None]
+) -> None:
+    no_training(returns=None, checkpoint=False)
+    assert train_toy(data__batch_tokens=256).config().data.padded_tokens == 256
+    assert train_toy(data__batch_tokens=128).config().data.padded_tokens == 128
+
+
+def test_stopped_training_exits_with_the_signal_and_reports_the_command(
+    train_toy: Train,
+    no_training: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tfnmt.train", "--dataset=toy", "--run_dir=a b"])
+    no_training(returns=signal.SIGTERM, checkpoint=True)
+    with pytest.raises(SystemExit) as caught:
+        train_toy()
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert "python -m tfnmt.train --dataset=toy '--run_dir=a b'\n" in capsys.readouterr().err
+
+
+def test_run_is_not_resumed_with_changed_training_data(
+    call: Callable[..., None], tmp_path: Path, no_training: Callable[..., None]
+) -> None:
+    no_training(returns=None, checkpoint=True)
     for name, word in (("en", "sun"), ("de", "Sonne")):
         text = "".join(f"{word} {number}\n" for number in range(200))
         (tmp_path / f"my.{name}").write_text(text)
-    files = f"{tmp_path / 'my.en'},{tmp_path / 'my.de'}"
     arguments = [
-        "--dataset=toy", f"--train={files}", f"--run_dir={tmp_path / 'run'}",
-        f"--cache_dir={tmp_path / 'cache'}", *settings(TINY | {"training.max_steps": 1}),
-    ]  # fmt: skip
+        "--dataset=toy",
+        f"--train={tmp_path / 'my.en'},{tmp_path / 'my.de'}",
+        f"--run_dir={tmp_path / 'run'}",
+        f"--cache_dir={tmp_path / 'cache'}",
+        *settings(TINY),
+    ]
     call(train, *arguments)
+    call(train, *arguments, "--set=training.max_steps=13")
     with (tmp_path / "my.en").open("a") as en, (tmp_path / "my.de").open("a") as de:
         en.write("moon\n")
         de.write("Mond\n")
-    with pytest.raises(
-        UserError, match="the training or validation text has changed since this run began"
-    ):
-        call(train, *arguments, "--set=training.max_steps=2")
+    with pytest.raises(UserError, match=rf"{tmp_path / 'run'}: .* has changed "):
+        call(train, *arguments, "--set=training.max_steps=14")
 
 
-def test_a_run_goes_on_with_smaller_parts_of_a_batch(train_toy: Train) -> None:
-    """As the line says that tells of the want of memory."""
-    train_toy(training__max_steps=1)
-    run = train_toy(training__max_steps=2, training__device_tokens=128)
-    assert json.loads(run.summary_path.read_text())["step"] == 2
-    assert run.config().training.device_tokens == 128
+# --- Before training ------------------------------------------------------------------------------
 
 
-def test_what_ended_before_its_first_checkpoint_is_begun_anew_with_other_keys(
-    train_toy: Train,
-) -> None:
-    run = train_toy(training__max_steps=1)
-    for path in (run.path / "checkpoints", run.path / "best", run.path / "averaged"):
-        shutil.rmtree(path, ignore_errors=True)
-    run.summary_path.unlink()
-    assert train_toy(training__max_steps=2, data__batch_tokens=128).config().data.slots == 128
-
-
-def test_a_run_folder_that_cannot_be_is_told_before_the_text_is_read(
+def test_run_dir_is_checked_before_the_data_is_read(
     call: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/run: .*/file is no folder; name another"):
+    with pytest.raises(UserError, match=r"file/run: .*/file"):
         call(train, "--dataset=toy", f"--run_dir={tmp_path / 'file' / 'run'}")
     assert "tokenizer" not in capsys.readouterr().err
 
 
-def test_a_run_is_kept_in_a_folder_named_in_utf_8(call: Callable[..., None]) -> None:
+def test_run_dir_must_be_utf_8(call: Callable[..., None]) -> None:
     with pytest.raises(UsageError, match=r"--run_dir: 'gr\\udcfcn': not UTF-8"):
         call(train, "--dataset=toy", "--run_dir=gr\udcfcn")
 
 
-def test_validation_pairs_without_a_side_are_told(
-    call: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_validation_pairs_with_an_empty_side_are_reported(
+    call: Callable[..., None],
+    tmp_path: Path,
+    no_training: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    no_training(returns=None, checkpoint=True)
     rows = "".join(f"sun {row}\tSonne {row}\n" for row in range(200))
     (tmp_path / "my.tsv").write_text(f"en\tde\n{rows}")
     (tmp_path / "val.tsv").write_text("en\tde\nsun\tSonne\nmoon\t\n")
     call(
-        train, "--dataset=toy", f"--train={tmp_path / 'my.tsv'}", f"--val={tmp_path / 'val.tsv'}",
-        f"--run_dir={tmp_path / 'run'}", f"--cache_dir={tmp_path / 'cache'}",
-        *settings(TINY | {"training.max_steps": 1}),
-    )  # fmt: skip
-    assert "tfnmt: 1 of 2 validation pairs have an empty side" in capsys.readouterr().err
+        train,
+        "--dataset=toy",
+        f"--train={tmp_path / 'my.tsv'}",
+        f"--val={tmp_path / 'val.tsv'}",
+        f"--run_dir={tmp_path / 'run'}",
+        f"--cache_dir={tmp_path / 'cache'}",
+        *settings(TINY),
+    )
+    assert "tfnmt: validation set: 1 of 2 pairs have an empty side" in capsys.readouterr().err
+
+
+# --- Automatic batch size -------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_budget_that_was_measured_stays_that_of_the_run(
+def test_measured_batch_size_is_kept_when_the_run_is_resumed(
     train_toy: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = train_toy(data__batch_tokens="auto", training__max_steps=1)
-    slots = run.config().data.batch_tokens
-    assert f"data.batch_tokens={slots}\n" in capsys.readouterr().err
+    batch_tokens = run.config().data.batch_tokens
+    assert f"data.batch_tokens={batch_tokens}\n" in capsys.readouterr().err
     train_toy(data__batch_tokens="auto", training__max_steps=2)
     assert "measuring" not in capsys.readouterr().err
-    assert run.config().data.batch_tokens == slots
+    assert run.config().data.batch_tokens == batch_tokens
 
 
-def test_a_budget_is_not_measured_for_several_hosts(
+def test_automatic_batch_size_is_refused_for_several_hosts(
     train_toy: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(hosts))
-    with pytest.raises(UsageError, match="auto is for one host"):
+    with pytest.raises(UsageError, match=r"data\.batch_tokens=auto: "):
         train_toy(data__batch_tokens="auto")

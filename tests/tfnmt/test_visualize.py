@@ -14,22 +14,24 @@ Call = Callable[..., None]
 TEXT = "This woman finally packs a book."
 
 
-@pytest.mark.parametrize("what", ["positions", "schedule"])
-def test_what_needs_no_run_is_drawn_without_one_and_with_one(
-    call: Call, tiny_run: Path, tmp_path: Path, what: str
+@pytest.mark.parametrize("plot", ["positions", "schedule"])
+def test_positions_and_schedule_are_plotted_with_and_without_a_run(
+    call: Call, tiny_run: Path, tmp_path: Path, plot: str
 ) -> None:
-    pictures = {}
+    plots = {}
     for name, flags in {
-        "alone": [], "run": [f"--model={tiny_run}"], "preset": ["--dataset=multi30k"],
-    }.items():  # fmt: skip
+        "default": [],
+        "run": [f"--model={tiny_run}"],
+        "preset": ["--dataset=multi30k"],
+    }.items():
         output = tmp_path / f"{name}.png"
-        call(visualize, what, *flags, f"--output={output}")
+        call(visualize, plot, *flags, f"--output={output}")
         assert imread(output).ndim == 3
-        pictures[name] = output.read_bytes()
-    assert len(set(pictures.values())) == 3
+        plots[name] = output.read_bytes()
+    assert len(set(plots.values())) == 3
 
 
-def test_attention_of_every_kind_and_of_a_single_head(
+def test_attention_of_every_kind_is_plotted_for_all_heads_and_one_head(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
     flags = [f"--model={tiny_run}", "--target=Diese Frau packt endlich ein Buch ein.", TEXT]
@@ -41,20 +43,22 @@ def test_attention_of_every_kind_and_of_a_single_head(
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 6
 
 
-def test_without_a_target_the_models_own_translation_is_read(
+def test_attention_without_target_uses_the_models_translation(
     call: Call, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own, given = tmp_path / "own.png", tmp_path / "given.png"
-    call(visualize, "attention", f"--model={tiny_run}", f"--output={own}", TEXT)
+    default, given = tmp_path / "default.png", tmp_path / "given.png"
+    call(visualize, "attention", f"--model={tiny_run}", f"--output={default}", TEXT)
     errors = capsys.readouterr().err
     translation = errors.split("the model's translation: ")[1].splitlines()[0]
-    call(visualize, "attention", f"--model={tiny_run}", f"--output={given}",
-         f"--target={translation}", TEXT)  # fmt: skip
-    assert own.read_bytes() == given.read_bytes()
+    flags = [f"--model={tiny_run}", f"--output={given}", f"--target={translation}"]
+    call(visualize, "attention", *flags, TEXT)
+    assert default.read_bytes() == given.read_bytes()
     assert "the model's translation" not in capsys.readouterr().err
 
 
-def test_curves_of_one_run_and_of_several(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+def test_curves_of_one_run_differ_from_those_of_two(
+    call: Call, tiny_run: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
     with tf.summary.create_file_writer(str(run / "logs")).as_default():
@@ -66,7 +70,7 @@ def test_curves_of_one_run_and_of_several(call: Call, tiny_run: Path, tmp_path: 
     assert one.read_bytes() != two.read_bytes()
 
 
-def test_runs_of_the_same_name_are_both_in_the_schedule(
+def test_schedule_has_two_runs_of_the_same_name(
     call: Call, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -78,10 +82,8 @@ def test_runs_of_the_same_name_are_both_in_the_schedule(
     assert Path("one.svg").stat().st_size < Path("both.svg").stat().st_size
 
 
-def test_batches_of_a_run_are_those_of_its_own_tokenizer(
-    call: Call, tiny_run: Path, tmp_path: Path
-) -> None:
-    """Also where the run that it was taken from has gone."""
+def test_batches_of_a_run_use_its_own_tokenizer(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    """They do so even if the run that `tokenizer.from_run` names no longer exists."""
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
     config = (run / "config.yaml").read_text()
@@ -89,19 +91,20 @@ def test_batches_of_a_run_are_those_of_its_own_tokenizer(
     config = config.replace("from_run: null", f"from_run: {tmp_path / 'gone'}")
     (run / "config.yaml").write_text(config)
     output = tmp_path / "batches.png"
-    call(visualize, "batches", f"--model={run}", f"--cache_dir={tmp_path / 'cache'}",
-         f"--output={output}")  # fmt: skip
+    flags = [f"--model={run}", f"--cache_dir={tmp_path / 'cache'}", f"--output={output}"]
+    call(visualize, "batches", *flags)
     assert imread(output).ndim == 3
 
 
-def test_batches_of_a_run(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+def test_batches_of_a_run_are_plotted(call: Call, tiny_run: Path, tmp_path: Path) -> None:
     output = tmp_path / "batches.png"
-    call(visualize, "batches", f"--model={tiny_run}", f"--cache_dir={tiny_run.parent / 'cache'}",
-         f"--output={output}")  # fmt: skip
+    cache_dir = tiny_run.parent / "cache"
+    flags = [f"--model={tiny_run}", f"--cache_dir={cache_dir}", f"--output={output}"]
+    call(visualize, "batches", *flags)
     assert imread(output).ndim == 3
 
 
-def test_the_picture_is_named_by_what_it_shows(
+def test_default_file_name_is_that_of_the_plot(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -110,47 +113,50 @@ def test_the_picture_is_named_by_what_it_shows(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("arguments", "problem"),
     [
-        ([], "PICTURE: name one of positions, schedule, attention, curves, batches"),
-        (["atention"], "did you mean attention?"),
-        (["positions", "text"], "text: not expected; only attention takes a text"),
-        (["positions", "--head=1"], "--head: goes with attention"),
-        (["positions", "--output=a.jpg"], "--output=a.jpg: neither .png nor .svg"),
-        (["positions", "--set=model.d_model=8"], "--set: goes with --dataset"),
-        (["positions", "--model=a", "--model=b"], "--model: positions is of one run"),
-        (["batches", "--model=a", "--dataset=toy"], "--model and --dataset: give one of them"),
-        (["batches"], "--model: missing; batches is of a run"),
-        (["curves"], "--model: missing; curves is of a run"),
-        (["curves", "--dataset=toy"], "--dataset: curves is of a run; give --model"),
-        (["attention", "--model=a"], "attention: give one text, in quotes"),
-        (["attention", "--model=a", "two", "texts"], "attention: give one text, in quotes"),
-        (["attention", "--model=a", " "], "attention: give one text, in quotes"),
+        ([], "PLOT: missing; choose one of positions, schedule, attention, curves, batches"),
+        (["atention"], "atention: not a plot; did you mean attention?"),
+        (["positions", "text"], "text: unexpected argument; only attention"),
+        (["positions", "--head=1"], "--head: only for attention"),
+        (["positions", "--output=a.jpg"], "--output=a.jpg: not a .png or .svg file"),
+        (["positions", "--set=model.d_model=8"], "--set: only with --dataset"),
+        (["positions", "--model=a", "--model=b"], "--model: positions takes only one run"),
+        (["batches", "--model=a", "--dataset=toy"], "--model, --dataset: give only one"),
+        (["batches"], "--model: missing; batches"),
+        (["curves"], "--model: missing; curves"),
+        (["curves", "--dataset=toy"], "--dataset: not supported for curves; give a run"),
+        (["attention", "--model=a"], "attention: needs exactly one text"),
+        (["attention", "--model=a", "two", "texts"], "attention: needs exactly one text"),
+        (["attention", "--model=a", " "], "attention: needs exactly one text"),
         (["attention", "--model=a", "caf\udce9"], r"'caf\udce9': not UTF-8"),
         (["attention", "--model=a", "a", "--target=caf\udce9"], r"'caf\udce9': not UTF-8"),
-        (["attention", "text"], "--model: missing; attention is of a run"),
+        (["attention", "text"], "--model: missing; attention"),
         (["batches", "--dataset=tpy"], "did you mean toy?"),
-        (["batches", "--dataset=toy", "--set=data.batch_tokens=auto"], "data.batch_tokens: auto"),
+        (["batches", "--dataset=toy", "--set=data.batch_tokens=auto"], "data.batch_tokens=auto:"),
     ],
 )
-def test_what_makes_no_sense_is_refused(call: Call, arguments: list[str], line: str) -> None:
+def test_wrong_arguments_are_rejected(call: Call, arguments: list[str], problem: str) -> None:
     with pytest.raises(UsageError) as caught:
         call(visualize, *arguments)
-    assert line in str(caught.value)
+    assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("flag", "line"),
-    [("--layer=2", "--layer=2: the model has 1"), ("--head=3", "--head=3: a layer has 2")],
+    ("flag", "problem"),
+    [
+        ("--layer=2", r"--layer=2: larger than the number of decoder layers \(1\)"),
+        ("--head=3", r"--head=3: larger than the number of heads \(2\)"),
+    ],
 )
-def test_a_layer_or_head_that_there_is_not_is_refused(
-    call: Call, tiny_run: Path, flag: str, line: str
+def test_layer_or_head_out_of_range_is_rejected(
+    call: Call, tiny_run: Path, flag: str, problem: str
 ) -> None:
-    with pytest.raises(UsageError, match=line):
+    with pytest.raises(UsageError, match=problem):
         call(visualize, "attention", f"--model={tiny_run}", flag, TEXT)
 
 
-def test_a_run_that_is_none_is_told(call: Call) -> None:
-    for what in ("positions", "curves", "batches"):
-        with pytest.raises(UserError, match="nowhere: no run there"):
-            call(visualize, what, "--model=nowhere")
+def test_missing_run_is_rejected(call: Call) -> None:
+    for plot in ("positions", "curves", "batches"):
+        with pytest.raises(UserError, match="nowhere: "):
+            call(visualize, plot, "--model=nowhere")

@@ -1,1 +1,1 @@
-"""Search, and the Translator: text in, text out."""
+"""Decoding: search over a step function, and the Translator, text in and text out."""

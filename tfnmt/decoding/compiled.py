@@ -1,4 +1,4 @@
-"""Texts that come alone, one after another: their search compiled by XLA, when it is worth it."""
+"""Single sentences, one after another: a search compiled with XLA as soon as that pays."""
 
 import time
 from collections import defaultdict
@@ -9,77 +9,79 @@ from threading import Lock
 import tensorflow as tf
 
 from tfnmt.decoding.search import Hypotheses
-from tfnmt.decoding.searcher import Searcher, first, output_projection
+from tfnmt.decoding.searcher import Searcher, best_hypothesis, output_projection
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.layers import Tensor
-from tfnmt.progress import say
+from tfnmt.progress import log
 
-Compiled = Callable[[Tensor], Hypotheses]
+CompiledSearch = Callable[[Tensor], Hypotheses]
 
-PIECES = 16
-"""Sources are filled up to a multiple of it: each length that is searched is compiled."""
+LENGTH_MULTIPLE = 16
+"""Sources are padded to a multiple of this, because each length is compiled separately."""
 
-COMPILING = 3.0
-"""Seconds that compiling for one length takes, more or less, where the model is small."""
+COMPILE_SECONDS = 3.0
+"""Approximate time to compile the search of a small model for one length."""
 
 
-class AloneTranslator:
-    """`Translator.translate`, faster for texts that come one at a time and many of them.
+class SingleSentenceTranslator:
+    """Translates like `Translator.translate`, but faster for many single sentences in a row.
 
-    The operations of a search are small, and calling them takes most of the time; compiled they are
-    fewer. It takes seconds, so it is done for a length once texts of that length have been searched
-    for as long as that: whoever has a few never pays. Texts that come together, in a batch or from
-    several threads, go the plain way, which halves and lanes make the faster one for them.
+    The operations of a search are small, and calling them takes most of the time. XLA fuses them.
+    Compiling takes seconds, so a length is compiled only after the searches for it have taken that
+    long. A few sentences never pay for it. Batches, and calls from several threads, use the search
+    without XLA, which splitting and parallel streams make the faster one for them.
     """
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
-        self._turn = Lock()
-        self._seconds = defaultdict[int, float](float)  # spent plainly, by padded length
-        self._ready = False
+        self._lock = Lock()
+        self._seconds = defaultdict[int, float](float)  # spent without XLA, by padded length
+        self._traced = False
 
     def translate(self, text: Tensor) -> dict[str, Tensor]:
-        """What `Translator.translate` gives."""
-        if len(text) != 1 or not self._turn.acquire(blocking=False):
+        """Return the outputs of `Translator.translate`."""
+        if len(text) != 1 or not self._lock.acquire(blocking=False):
             return self.translator.translate(text)
         try:
-            return self._translate_alone(text)
+            return self._translate_single(text)
         finally:
-            self._turn.release()
+            self._lock.release()
 
-    def _translate_alone(self, text: Tensor) -> dict[str, Tensor]:
+    def _translate_single(self, text: Tensor) -> dict[str, Tensor]:
         source = self.translator.tokenize(text)
         tokens = source["tokens"]  # [1, S]
-        length = -(-tokens.shape[1] // PIECES) * PIECES
-        if self._seconds[length] <= COMPILING:
-            return self._translate_plainly(text, length)
+        length = -(-tokens.shape[1] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        if self._seconds[length] <= COMPILE_SECONDS:
+            return self._translate_without_xla(text, length)
         padded = tf.pad(tokens, [[0, 0], [0, length - tokens.shape[1]]])
-        return self.translator.answer(first(self._search(padded)), source["truncated"])
+        found = best_hypothesis(self._compiled_search(padded))
+        return self.translator.outputs(found, source["truncated"])
 
-    def _translate_plainly(self, text: Tensor, length: int) -> dict[str, Tensor]:
+    def _translate_without_xla(self, text: Tensor, length: int) -> dict[str, Tensor]:
         begun = time.monotonic()
         translation = self.translator.translate(text)
-        if self._ready:
+        if self._traced:
             self._seconds[length] += time.monotonic() - begun
-        self._ready = True  # The first text has the plain graph made, which takes seconds as well.
-        if self._seconds[length] > COMPILING:
-            say(f"the search for texts of up to {length - 1} pieces is compiled for the next one")
+        self._traced = True  # the first call traces the graph, which takes seconds as well
+        if self._seconds[length] > COMPILE_SECONDS:
+            log(f"compiling the search with XLA for sources of up to {length - 1} tokens")
         return translation
 
     @cached_property
-    def _search(self) -> Compiled:
+    def _compiled_search(self) -> CompiledSearch:
         return compiled_search(self.translator.searcher)
 
 
-def compiled_search(searcher: Searcher) -> Compiled:
-    """Sources [B, S] -> hypotheses [B, K, T]; every shape of sources is compiled by itself.
+def compiled_search(searcher: Searcher) -> CompiledSearch:
+    """Compile a search with XLA, separately for each shape of sources [B, S].
 
-    The output embedding is laid out once, and not by every search: it must not change any more.
+    The output embedding is laid out once instead of in every search, so the weights must not
+    change afterwards.
     """
     output = output_projection(searcher.transformer)
 
     def search(source: Tensor) -> Hypotheses:
-        return searcher.compilable(source, output)
+        return searcher.static_beam(source, output)
 
-    graph: Compiled = tf.function(search, jit_compile=True, autograph=False)
+    graph: CompiledSearch = tf.function(search, jit_compile=True, autograph=False)
     return graph

@@ -1,7 +1,7 @@
-"""Which pieces may come next in a translation.
+"""Constraints on the next token of a translation.
 
-A constraint maps (logits [N, V], tokens [N, T] so far, position []) to the logits with -inf where a
-piece may not stand. The others stay as they are: a score is the model's own.
+A constraint maps logits [N, V], the tokens so far [N, T] and the position [] to logits with -inf
+for excluded tokens. It leaves the other logits unchanged, so that scores remain the model's own.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
 NEVER = -float("inf")
 
 
-def at_least(length: int) -> Constraint:
-    """No end before a translation has `length` pieces, eos not counted."""
+def minimum_length(length: int) -> Constraint:
+    """Return a constraint that excludes EOS before `length` tokens, EOS not counted."""
 
     def constrain(logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
         ends = tf.range(tf.shape(logits)[-1]) == EOS
@@ -26,12 +26,17 @@ def at_least(length: int) -> Constraint:
     return constrain
 
 
-def without_repeats(size: int, since: int = 0) -> Constraint:
-    """No `size` pieces in a row that the translation has already; before `since` all may come."""
+def no_repeated_ngrams(size: int, since: int = 0) -> Constraint:
+    """Return a constraint that excludes n-grams which the translation already contains.
+
+    Args:
+        size: n, the number of tokens in an n-gram, 2 or greater.
+        since: The first position that is constrained, for translations with a prefix.
+    """
 
     def constrain(logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
-        before = size - 1  # pieces that come before the one to choose
-        starts = tf.maximum(tf.shape(tokens)[1] - before, 0)  # where such a row can begin
+        before = size - 1  # tokens of an n-gram before the one to choose
+        starts = tf.maximum(tf.shape(tokens)[1] - before, 0)  # possible starts of an n-gram
         same = tf.fill([tf.shape(tokens)[0], starts], True)  # [N, starts]
         for offset in range(before):
             last = tf.gather(tokens, tf.maximum(position - before + offset, 0), axis=1)  # [N]
@@ -48,17 +53,19 @@ def without_repeats(size: int, since: int = 0) -> Constraint:
     return constrain
 
 
-def beginning_with(prefix: Tensor) -> Constraint:
-    """Every translation of a row begins with its ids of prefix [B, P]; 0 leaves the piece free.
+def forced_prefix(prefix: Tensor) -> Constraint:
+    """Return a constraint that makes the translations of a row begin with its prefix.
 
-    N is a multiple of B: the beams of a row follow one another.
+    Args:
+        prefix: [B, P] ids; 0 leaves the token free. N must be a multiple of B, with the beams of a
+            row next to each other.
     """
 
     def constrain(logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
         beams = tf.shape(logits)[0] // tf.maximum(tf.shape(prefix)[0], 1)
-        filled = tf.pad(prefix, [[0, 0], [0, tf.shape(tokens)[1]]])
-        wanted = tf.repeat(filled[:, position], beams)[:, None]  # [N, 1]
-        pieces = tf.range(tf.shape(logits)[-1])
-        return tf.where((wanted == PAD) | (wanted == pieces), logits, NEVER)
+        padded = tf.pad(prefix, [[0, 0], [0, tf.shape(tokens)[1]]])
+        wanted = tf.repeat(padded[:, position], beams)[:, None]  # [N, 1]
+        vocabulary = tf.range(tf.shape(logits)[-1])
+        return tf.where((wanted == PAD) | (wanted == vocabulary), logits, NEVER)
 
     return constrain

@@ -1,4 +1,8 @@
-"""The Inspector: what the model makes of a text and a translation of it."""
+"""Force-decoding: token log probabilities and attention for a given translation.
+
+Letters: B sentences, S source, T target, L layers, H heads, V' tokens of the padded vocabulary. Ids
+are int32 and 0 is padding.
+"""
 
 from typing import NamedTuple
 
@@ -10,110 +14,37 @@ from tfnmt.data.preparation.tokenizer import BOS, PAD
 from tfnmt.decoding.searcher import output_projection
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
 from tfnmt.model.layers import Tensor
-from tfnmt.model.transformer import Attention, Transformer
+from tfnmt.model.transformer import AttentionWeights, Transformer
 
-SHOWN_PIECES = 64
-"""Pieces of a text whose attention is given, eos counted: L x H matrices of their square."""
+MAX_ATTENTION_TOKENS = 64
+"""Tokens of a text whose attention is returned, EOS included. Attention takes L * H * 64 * 64."""
 
 TARGET = tf.TensorSpec([None, None], tf.int32, name="target")
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
 
 
-class Look(NamedTuple):
-    """What every layer and head attends to in one text and one translation of it."""
-
-    source: list[str]  # S pieces
-    target: list[str]  # T pieces
-    encoder: np.ndarray  # [L, H, S, S]
-    decoder: np.ndarray  # [L, H, T, T]
-    cross: np.ndarray  # [L, H, T, S]
-
-
-class Inspector:
-    """Reads translations with their sources, in one graph, whatever their number and length.
-
-    Both functions take text [B] and translation [B] and give the pieces of either, [B, S] and
-    [B, T], eos included and padded with '', and their numbers, [B].
-    """
-
-    def __init__(
-        self, transformer: Transformer, codec: TextCodec, decoding: DecodingConfig
-    ) -> None:
-        self.transformer = transformer
-        self.codec = codec
-        self.max_source = decoding.max_source_length
-        self.max_target = max(decoding.longest, decoding.max_source_length)
-        texts = [TEXT, TRANSLATION]
-        # Both call it: it is traced and saved but once.
-        self.read = tf.function(self._read, input_signature=[TOKENS, TARGET], autograph=False)
-        self.align = tf.function(self._align, input_signature=texts, autograph=False)
-        self.attention = tf.function(self._attention, input_signature=texts, autograph=False)
-
-    def look(self, text: str, translation: str) -> Look:
-        """A single text and its translation, for pictures; each is cut at SHOWN_PIECES."""
-        seen = {name: row.numpy()[0] for name, row in self.attention([text], [translation]).items()}
-        source, target = (
-            [piece.decode() for piece in seen[f"{side}_pieces"]] for side in ("source", "target")
-        )
-        return Look(source, target, *(seen[kind] for kind in Attention._fields))
-
-    def _align(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
-        """Also attention [B, T, S], the last decoder layer's, its mean over heads, and
-        token_log_probs [B, T].
-        """
-        _check_rows(text, translation)
-        source = self.codec.cut(text, self.max_source).tokens
-        target = self.codec.cut(translation, self.max_target).tokens
-        reading = self.read(source, target)
-        return {
-            **self._pieces(source, target),
-            "attention": tf.reduce_mean(reading["cross"][:, -1], axis=1),  # [B, T, S]
-            "token_log_probs": reading["token_log_probs"],
-        }
-
-    def _attention(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
-        """Also encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
-        _check_rows(text, translation)
-        source = self.codec.cut(text, SHOWN_PIECES).tokens
-        target = self.codec.cut(translation, SHOWN_PIECES).tokens
-        reading = self.read(source, target)
-        kinds = {name: reading[name] for name in Attention._fields}
-        return {**self._pieces(source, target), **kinds}
-
-    def _read(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """All that the model makes of ids [B, S] and [B, T]."""
-        log_probs, attention = attend(self.transformer, source, target)
-        return {**attention._asdict(), "token_log_probs": log_probs}
-
-    def _pieces(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {
-            "source_pieces": self.codec.names(source),
-            "target_pieces": self.codec.names(target),
-            "source_length": tf.math.count_nonzero(source, axis=1, dtype=tf.int32),
-            "target_length": tf.math.count_nonzero(target, axis=1, dtype=tf.int32),
-        }
-
-
-def _check_rows(text: Tensor, translation: Tensor) -> None:
-    """One row could pass for many otherwise: they would be broadcast."""
-    message = "text and translation must have as many rows as each other"
-    tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
-
-
 def token_log_probs(transformer: Transformer, source: Tensor, target: Tensor) -> Tensor:
-    """The log probability of each piece of a target [B, T], which ends with eos; 0 at padding.
+    """Return the log probability of each target token, [B, T], 0 at padding.
 
-    Their sum over a hypothesis is the log probability that search found for it.
+    For a hypothesis, the sum over its tokens is the log probability that the search gave it.
+
+    Args:
+        transformer: The model.
+        source: [B, S] ids with EOS.
+        target: [B, T] ids with EOS, without BOS.
     """
     memory, memory_mask = transformer.encode(source)
-    hidden = transformer.decode(shifted(target), memory, memory_mask)
+    hidden = transformer.decode(shift_right(target), memory, memory_mask)
     return _log_probs(transformer, hidden, target)
 
 
-def attend(transformer: Transformer, source: Tensor, target: Tensor) -> tuple[Tensor, Attention]:
-    """The same, and what every head attends to while it predicts each piece."""
-    hidden, attention = transformer.attend(source, shifted(target))
-    return _log_probs(transformer, hidden, target), attention
+def shift_right(target: Tensor) -> Tensor:
+    """Turn target_out (tokens, EOS) into target_in (BOS, tokens), [B, T].
+
+    In a shorter row, EOS stays in front of the padding. No real position attends to it.
+    """
+    begin = tf.fill([tf.shape(target)[0], 1], BOS)
+    return tf.concat([begin, target[:, :-1]], axis=1)
 
 
 def _log_probs(transformer: Transformer, hidden: Tensor, target: Tensor) -> Tensor:
@@ -122,10 +53,85 @@ def _log_probs(transformer: Transformer, hidden: Tensor, target: Tensor) -> Tens
     return tf.where(target == PAD, 0.0, log_probs)
 
 
-def shifted(target: Tensor) -> Tensor:
-    """[B, T] pieces + eos -> bos + pieces: what is read where each piece is predicted.
+class AttentionMaps(NamedTuple):
+    """The attention weights of every layer and head for one sentence and its translation."""
 
-    An eos stays where padding follows it; no real position looks there.
+    source: list[str]  # S tokens
+    target: list[str]  # T tokens
+    encoder: np.ndarray  # [L, H, S, S]
+    decoder: np.ndarray  # [L, H, T, T]
+    cross: np.ndarray  # [L, H, T, S]
+
+
+class Inspector:
+    """Force-decodes translations in one graph, for any number and length of sentences.
+
+    `align` and `attention` take text [B] and translation [B]. Both return `source_tokens` [B, S]
+    and `target_tokens` [B, T], EOS included and padded with '', and their lengths
+    `source_length` and `target_length`, [B].
     """
-    begin = tf.fill([tf.shape(target)[0], 1], BOS)
-    return tf.concat([begin, target[:, :-1]], axis=1)
+
+    def __init__(
+        self, transformer: Transformer, codec: TextCodec, decoding: DecodingConfig
+    ) -> None:
+        self.transformer = transformer
+        self.codec = codec
+        self.max_source = decoding.max_source_length
+        self.max_target = max(decoding.max_translation_length, decoding.max_source_length)
+        texts = [TEXT, TRANSLATION]
+        # Called by `align` and `attention`, but traced and saved only once.
+        self.force_decode = tf.function(
+            self._force_decode, input_signature=[TOKENS, TARGET], autograph=False
+        )
+        self.align = tf.function(self._align, input_signature=texts, autograph=False)
+        self.attention = tf.function(self._attention, input_signature=texts, autograph=False)
+
+    def attention_maps(self, text: str, translation: str) -> AttentionMaps:
+        """Return the attention for one pair, each side truncated to MAX_ATTENTION_TOKENS."""
+        outputs = self.attention([text], [translation])
+        first = {name: row.numpy()[0] for name, row in outputs.items()}
+        source, target = (
+            [token.decode() for token in first[f"{side}_tokens"]] for side in ("source", "target")
+        )
+        return AttentionMaps(source, target, *(first[kind] for kind in AttentionWeights._fields))
+
+    def _align(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
+        """Add attention [B, T, S], the head average of the last layer, and token_log_probs."""
+        _check_rows(text, translation)
+        source = self.codec.truncate(text, self.max_source).tokens
+        target = self.codec.truncate(translation, self.max_target).tokens
+        decoded = self.force_decode(source, target)
+        return {
+            **self._token_strings(source, target),
+            "attention": tf.reduce_mean(decoded["cross"][:, -1], axis=1),  # [B, T, S]
+            "token_log_probs": decoded["token_log_probs"],
+        }
+
+    def _attention(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
+        """Add encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
+        _check_rows(text, translation)
+        source = self.codec.truncate(text, MAX_ATTENTION_TOKENS).tokens
+        target = self.codec.truncate(translation, MAX_ATTENTION_TOKENS).tokens
+        decoded = self.force_decode(source, target)
+        kinds = {name: decoded[name] for name in AttentionWeights._fields}
+        return {**self._token_strings(source, target), **kinds}
+
+    def _force_decode(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Return all attention weights and log probabilities for ids [B, S] and [B, T]."""
+        hidden, attention = self.transformer.call_with_attention(source, shift_right(target))
+        log_probs = _log_probs(self.transformer, hidden, target)
+        return {**attention._asdict(), "token_log_probs": log_probs}
+
+    def _token_strings(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {
+            "source_tokens": self.codec.names(source),
+            "target_tokens": self.codec.names(target),
+            "source_length": tf.math.count_nonzero(source, axis=1, dtype=tf.int32),
+            "target_length": tf.math.count_nonzero(target, axis=1, dtype=tf.int32),
+        }
+
+
+def _check_rows(text: Tensor, translation: Tensor) -> None:
+    """Require the same number of rows. Otherwise a single row would be broadcast."""
+    message = "text and translation must have the same number of rows"
+    tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)

@@ -1,4 +1,8 @@
-"""Many lines through a translator: in batches of like length, answers in the order of the lines."""
+"""Translating a stream of lines: batches of similar length, results in the order of the lines.
+
+A line is one segment, or several if it is split into sentences. A `BatchTranslator` translates
+segments; this module also has the four kinds: best, n-best, sampled, and with log probabilities.
+"""
 
 import math
 import re
@@ -14,176 +18,191 @@ import numpy as np
 import sentencex
 import tensorflow as tf
 
-from tfnmt.decoding.warnings import Reading, find_warnings
+from tfnmt.decoding.warnings import ForcedDecoding, find_warnings
 from tfnmt.model.layers import Tensor
-from tfnmt.runtime.startup import LANES
+from tfnmt.runtime.startup import PARALLEL_STREAMS
 
 Signature = Callable[..., dict[str, Tensor]]
-"""A graph: text [B], and what else it asks for, to tensors of B rows."""
+"""A graph that maps text [B], and further inputs, to tensors with B rows."""
 
 Signatures = Mapping[str, Signature]
-"""Those of a model by their names, the same for a run and for its export."""
+"""The graphs of a model by name, the same for a run and for its export."""
 
-MISSING = -1e9
-"""The score of a hypothesis that was not found: the lists of an n-best answer are equally long."""
+MISSING_SCORE = -1e9
+"""Score of the missing entries of an n-best list. All lists of a batch have the same length."""
 
 
 class Hypothesis(NamedTuple):
-    """A translation."""
+    """One translation of a segment."""
 
     text: str
-    score: float  # log probability over length penalty
-    token_log_probs: tuple[float, ...] = ()  # of its pieces and eos, where they were asked for
+    score: float  # log probability divided by the length penalty
+    token_log_probs: tuple[float, ...] = ()  # of its tokens and EOS, if requested
 
 
-class Answer(NamedTuple):
-    """What comes of a line."""
+class Translation(NamedTuple):
+    """The result for a line or a segment."""
 
-    hypotheses: tuple[Hypothesis, ...] = (Hypothesis("", 0.0),)  # the best first
-    truncated: bool = False  # whether the line was longer than is read
-    warnings: tuple[str, ...] = ()  # what looks wrong, where it was looked for
+    hypotheses: tuple[Hypothesis, ...] = (Hypothesis("", 0.0),)  # best first
+    truncated: bool = False  # whether the source was longer than the model reads
+    warnings: tuple[str, ...] = ()  # quality warnings, if requested
 
     @property
     def best(self) -> Hypothesis:
-        """The first hypothesis; there is always one."""
+        """Return the first hypothesis. There is always one."""
         return self.hypotheses[0]
 
 
-class Row(NamedTuple):
-    """A text to translate; its place decides what is drawn for it."""
+class Segment(NamedTuple):
+    """A text to translate. Its position selects the random numbers of sampling."""
 
-    place: tuple[int, int]  # line, and sentence of the line
+    position: tuple[int, int]  # line number, and number of the sentence in the line
     text: str
 
 
-def one_line(text: str) -> str:
-    """A line's translation is a line: byte pieces can spell a line break."""
-    return text.replace("\n", " ").replace("\r", " ")
+# --- Translating segments -------------------------------------------------------------------------
+
+BatchTranslator = Callable[[Sequence[Segment]], list[Translation]]
+"""Translates some segments together. Each result is the same as for the segment alone."""
 
 
-Answering = Callable[[Sequence[Row]], list[Answer]]
-"""Translates some rows together; each answer is that of its row alone."""
+def best_translations(translate: Signature) -> BatchTranslator:
+    """Translate with a graph that returns the best translation of each text."""
+
+    def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
+        return _single_translations(translate(text=_texts(segments)))
+
+    return translate_batch
 
 
-def best(translate: Signature) -> Answering:
-    """The best translation of each row."""
+def sampled_translations(sample: Signature, max_length: int, seed: int) -> BatchTranslator:
+    """Sample a translation of at most `max_length` tokens for each segment.
 
-    def answer(rows: Sequence[Row]) -> list[Answer]:
-        return _single(translate(text=_texts(rows)))
-
-    return answer
-
-
-def sampled(sample: Signature, longest: int, seed: int) -> Answering:
-    """A translation of `longest` pieces at most drawn for each row, by its place and the seed."""
-
-    def answer(rows: Sequence[Row]) -> list[Answer]:
-        draws = [np.random.default_rng((seed, *row.place)).random(longest, "f4") for row in rows]
-        return _single(sample(text=_texts(rows), draws=tf.constant(np.stack(draws))))
-
-    return answer
-
-
-def several(signatures: Signatures, count: int) -> Answering:
-    """The `count` best translations of each row, as far as there are so many, read once more."""
-
-    def answer(rows: Sequence[Row]) -> list[Answer]:
-        answer = signatures["nbest"](text=_texts(rows))
-        found = {name: value.numpy() for name, value in answer.items()}
-        lists = [
-            [Hypothesis(one_line(text.decode()), float(score))
-             for text, score in zip(*both, strict=True) if score > MISSING][:count]
-            for both in zip(found["translations"], found["scores"], strict=True)
-        ]  # fmt: skip
-        return read_again(
-            signatures["align"],
-            rows,
-            [Answer(tuple(each), bool(cut))
-             for each, cut in zip(lists, found["truncated"], strict=True)],
-        )  # fmt: skip
-
-    return answer
-
-
-def again(answering: Answering, align: Signature) -> Answering:
-    """What another way answers, read once more."""
-    return lambda rows: read_again(align, rows, answering(rows))
-
-
-def read_again(align: Signature, rows: Sequence[Row], answers: list[Answer]) -> list[Answer]:
-    """The answers with the log probabilities of all pieces, and with what looks wrong in the best.
-
-    The pieces are those that the text is cut into, which now and then are not those it was put
-    together from.
+    The random numbers depend on the seed and on the position of the segment only.
     """
-    owners = [n for n, answer in enumerate(answers) for _ in answer.hypotheses]
-    readings = iter(_read(
-        align,
-        [rows[owner].text for owner in owners],
-        [hypothesis.text for answer in answers for hypothesis in answer.hypotheses],
-    ))  # fmt: skip
+
+    def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
+        numbers = [
+            np.random.default_rng((seed, *segment.position)).random(max_length, "f4")
+            for segment in segments
+        ]
+        random_numbers = tf.constant(np.stack(numbers))
+        return _single_translations(sample(text=_texts(segments), random_numbers=random_numbers))
+
+    return translate_batch
+
+
+def nbest_translations(signatures: Signatures, size: int) -> BatchTranslator:
+    """Return up to `size` best translations per segment, with force-decoded log probabilities."""
+
+    def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
+        outputs = signatures["nbest"](text=_texts(segments))
+        columns = (outputs[name].numpy() for name in ("translations", "scores", "truncated"))
+        translations = [
+            Translation(_found_hypotheses(texts, scores)[:size], bool(truncated))
+            for texts, scores, truncated in zip(*columns, strict=True)
+        ]
+        return force_decode(signatures["align"], segments, translations)
+
+    return translate_batch
+
+
+def with_log_probs(translator: BatchTranslator, align: Signature) -> BatchTranslator:
+    """Add log probabilities and quality warnings to the results of another translator."""
+    return lambda segments: force_decode(align, segments, translator(segments))
+
+
+def force_decode(
+    align: Signature, segments: Sequence[Segment], translations: list[Translation]
+) -> list[Translation]:
+    """Add the log probabilities of all tokens, and the quality warnings of the best translation.
+
+    The tokens are those of the tokenized translation. In rare cases the search found the same text
+    as other tokens.
+    """
+    owners = [n for n, translation in enumerate(translations) for _ in translation.hypotheses]
+    sources = [segments[owner].text for owner in owners]
+    targets = [each.text for translation in translations for each in translation.hypotheses]
+    decoded = iter(_force_decode_pairs(align, sources, targets))
     complete = []
-    for row, answer in zip(rows, answers, strict=True):
-        own = [next(readings) for _ in answer.hypotheses]
+    for segment, translation in zip(segments, translations, strict=True):
+        own = [next(decoded) for _ in translation.hypotheses]
         hypotheses = tuple(
-            hypothesis._replace(token_log_probs=reading.log_probs)
-            for hypothesis, reading in zip(answer.hypotheses, own, strict=True)
+            hypothesis._replace(token_log_probs=forced.log_probs)
+            for hypothesis, forced in zip(translation.hypotheses, own, strict=True)
         )
-        warnings = find_warnings(row.text, answer.best.text, own[0])
-        complete.append(answer._replace(hypotheses=hypotheses, warnings=tuple(warnings)))
+        warnings = find_warnings(segment.text, translation.best.text, own[0])
+        complete.append(translation._replace(hypotheses=hypotheses, warnings=tuple(warnings)))
     return complete
 
 
-def _read(align: Signature, texts: list[str], translations: list[str]) -> list[Reading]:
-    found = align(text=to_tensor(texts), translation=to_tensor(translations))
-    values = {name: value.numpy() for name, value in found.items()}
+def _force_decode_pairs(
+    align: Signature, sources: list[str], targets: list[str]
+) -> list[ForcedDecoding]:
+    outputs = align(text=to_string_tensor(sources), translation=to_string_tensor(targets))
+    values = {name: value.numpy() for name, value in outputs.items()}
+    lengths = zip(values["source_length"], values["target_length"], strict=True)
     return [
-        Reading(
-            tuple(piece.decode() for piece in values["source_pieces"][n][:source]),
-            tuple(piece.decode() for piece in values["target_pieces"][n][:target]),
+        ForcedDecoding(
+            tuple(token.decode() for token in values["source_tokens"][n][:source]),
+            tuple(token.decode() for token in values["target_tokens"][n][:target]),
             tuple(values["token_log_probs"][n][:target].tolist()),
             values["attention"][n][:target, :source],
         )
-        for n, (source, target) in enumerate(
-            zip(values["source_length"], values["target_length"], strict=True)
-        )
+        for n, (source, target) in enumerate(lengths)
     ]
 
 
-def _single(found: dict[str, Tensor]) -> list[Answer]:
-    columns = (found[name].numpy() for name in ("translation", "score", "truncated"))
+def _found_hypotheses(texts: np.ndarray, scores: np.ndarray) -> tuple[Hypothesis, ...]:
+    """Return the hypotheses of an n-best list without its missing entries."""
+    return tuple(
+        Hypothesis(single_line(text.decode()), float(score))
+        for text, score in zip(texts, scores, strict=True)
+        if score > MISSING_SCORE
+    )
+
+
+def _single_translations(outputs: dict[str, Tensor]) -> list[Translation]:
+    columns = (outputs[name].numpy() for name in ("translation", "score", "truncated"))
     return [
-        Answer((Hypothesis(one_line(text.decode()), float(score)),), bool(truncated))
+        Translation((Hypothesis(single_line(text.decode()), float(score)),), bool(truncated))
         for text, score, truncated in zip(*columns, strict=True)
     ]
 
 
-def _texts(rows: Sequence[Row]) -> Tensor:
-    return to_tensor([row.text for row in rows])
+def _texts(segments: Sequence[Segment]) -> Tensor:
+    return to_string_tensor([segment.text for segment in segments])
 
 
-def to_tensor(texts: list[str]) -> Tensor:
-    """Strings as TensorFlow has them, [B]; half of a surrogate pair becomes a question mark."""
+def to_string_tensor(texts: list[str]) -> Tensor:
+    """Convert strings to a tensor, [B]. An unpaired surrogate becomes a question mark."""
     return tf.constant([text.encode(errors="replace") for text in texts], tf.string)
 
 
-Split = Callable[[str], list[str]]
-"""A line -> its parts in order: texts to translate, and white space between them."""
+def single_line(text: str) -> str:
+    """Replace line breaks with spaces. Byte tokens of a translation can spell a line break."""
+    return text.replace("\n", " ").replace("\r", " ")
+
+
+# --- Sentences of a line --------------------------------------------------------------------------
+
+Splitter = Callable[[str], list[str]]
+"""Splits a line into its parts in order: segments, and the white space between them."""
 
 OTHER_SPACE = re.compile(r"[^\S\t\n\r\f\v ]")
 PART = re.compile(r"\s+|\S(?:.*\S)?", re.DOTALL)
 
 
-def whole(line: str) -> list[str]:
-    """The line as it is."""
+def whole_line(line: str) -> list[str]:
+    """Return the line as its only part."""
     return [line]
 
 
-def by_sentences(language: str) -> Split:
-    """Cuts into the sentences of a language; of one that is not known, by what many share."""
+def sentence_splitter(language: str) -> Splitter:
+    """Return a splitter into the sentences of a language, with general rules for unknown ones."""
 
     def split(line: str) -> list[str]:
-        # By the letters' places alone: other white space than ASCII's makes sentencex 1.0.32 panic.
+        # Only the lengths are used: white space other than ASCII makes sentencex 1.0.32 panic.
         sentences = sentencex.segment(language, OTHER_SPACE.sub(" ", line))
         ends = list(accumulate(map(len, sentences), initial=0))
         return [part for start, end in pairwise(ends) for part in PART.findall(line[start:end])]
@@ -191,55 +210,58 @@ def by_sentences(language: str) -> Split:
     return split
 
 
-def join(parts: Sequence[str], answers: Iterator[Answer]) -> Answer:
-    """The answer to a line: those to its texts, which come in order, with the space between.
+def join_segments(parts: Sequence[str], translations: Iterator[Translation]) -> Translation:
+    """Join the translations of a line's segments, with the white space between them.
 
-    The score of several sentences is their mean.
+    Args:
+        parts: The parts of the line.
+        translations: The translations of its segments, in order.
+
+    Returns:
+        The translation of the line. The score of several sentences is their mean.
     """
-    answered = [next(answers) if part.strip() else None for part in parts]
-    sentences = [answer for answer in answered if answer is not None]
+    translated = [next(translations) if part.strip() else None for part in parts]
+    sentences = [translation for translation in translated if translation is not None]
     if not sentences:
-        return Answer()
+        return Translation()
     if len(sentences) == 1 == len(parts):
         return sentences[0]
     texts = (
-        one_line(part) if answer is None else answer.best.text
-        for part, answer in zip(parts, answered, strict=True)
+        single_line(part) if translation is None else translation.best.text
+        for part, translation in zip(parts, translated, strict=True)
     )
-    log_probs = (log_prob for answer in sentences for log_prob in answer.best.token_log_probs)
-    score = sum(answer.best.score for answer in sentences) / len(sentences)
-    warnings = dict.fromkeys(warning for answer in sentences for warning in answer.warnings)
-    return Answer(
+    log_probs = (log_prob for each in sentences for log_prob in each.best.token_log_probs)
+    score = sum(each.best.score for each in sentences) / len(sentences)
+    warnings = dict.fromkeys(warning for each in sentences for warning in each.warnings)
+    return Translation(
         (Hypothesis("".join(texts), score, tuple(log_probs)),),
-        any(answer.truncated for answer in sentences),
+        any(each.truncated for each in sentences),
         tuple(warnings),
     )
 
 
+# --- Windows of lines -----------------------------------------------------------------------------
+
 WINDOW = 1024
-"""Lines that are sorted by length together; memory is bounded by it."""
+"""Lines that are sorted by length together. It bounds the memory."""
 
-Item = str | Exception | None
-"""A line of a stream, what reading it ended with, or its end."""
-
-MAX_ROWS = 64
-MAX_CHARACTERS = 16_384
-"""A batch's limits: rows, and rows x the characters of the longest."""
+StreamItem = str | Exception | None
+"""A line of a stream, the error that ended it, or its end."""
 
 
-def windows(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of a text, so many at a time: the same ones whatever the machine does."""
+def read_windows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Group the lines of a file by WINDOW. The grouping is the same on every machine."""
     lines = iter(lines)
     while window := list(islice(lines, WINDOW)):
         yield window
 
 
-def arriving(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of a stream as they come: what is there is not kept waiting for what is not."""
-    queue: Queue[Item] = Queue(WINDOW)
-    Thread(target=_fill, args=(queue, lines), daemon=True).start()
+def stream_windows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Group the lines of a stream as they arrive. A line never waits for later lines."""
+    queue: Queue[StreamItem] = Queue(WINDOW)
+    Thread(target=_read_stream, args=(queue, lines), daemon=True).start()
     while True:
-        items = _take(queue)
+        items = _take_available(queue)
         window = [item for item in items if isinstance(item, str)]
         if window:
             yield window
@@ -250,17 +272,17 @@ def arriving(lines: Iterable[str]) -> Iterator[list[str]]:
             return
 
 
-def _fill(queue: Queue[Item], lines: Iterable[str]) -> None:
+def _read_stream(queue: Queue[StreamItem], lines: Iterable[str]) -> None:
     try:
         for line in lines:
             queue.put(line)
         queue.put(None)
-    except Exception as error:  # which whoever takes the lines must hear of
+    except Exception as error:  # raised again by the thread that takes the lines
         queue.put(error)
 
 
-def _take(queue: Queue[Item]) -> list[Item]:
-    """What is there: one item at least, a window at most, and the end last."""
+def _take_available(queue: Queue[StreamItem]) -> list[StreamItem]:
+    """Take at least one item and at most a window. The end of the stream is the last item."""
     items = [queue.get()]
     while len(items) < WINDOW and isinstance(items[-1], str):
         try:
@@ -270,61 +292,86 @@ def _take(queue: Queue[Item]) -> list[Item]:
     return items
 
 
-def translate_lines(
-    answering: Answering,
-    text: Iterable[list[str]],
-    split: Split = whole,
-    first_line: int = 0,
-) -> Iterator[Answer]:
-    """The answer to each line of some windows, in order.
+# --- Translating lines ----------------------------------------------------------------------------
 
-    A line of white space alone is answered by nothing. `first_line` is the number of the first one,
-    which decides what is drawn for it.
+MAX_ROWS = 64
+MAX_CHARACTERS = 16_384
+"""Limits of a batch: rows, and rows times the characters of the longest one."""
+
+
+def translate_lines(
+    translator: BatchTranslator,
+    windows: Iterable[list[str]],
+    split: Splitter = whole_line,
+    first_line: int = 0,
+) -> Iterator[Translation]:
+    """Translate the lines of some windows, in order.
+
+    The batches of a window are translated in parallel streams. A line of white space gives an
+    empty translation.
+
+    Args:
+        translator: Translates a batch of segments.
+        windows: Lines, grouped by `read_windows` or `stream_windows`.
+        split: Splits a line into segments.
+        first_line: The number of the first line, which selects its random numbers.
+
+    Yields:
+        A translation per line.
     """
-    with _lanes() as lanes:
-        for window in text:
-            yield from _translate_window(lanes, answering, window, split, first_line)
+    with _parallel_streams() as streams:
+        for window in windows:
+            parts = [split(line) for line in window]
+            segments = _segments(parts, first_line)
+            lengths = [len(segment.text) for segment in segments]
+            fair = math.ceil(len(segments) / PARALLEL_STREAMS)
+            batches = list(length_batches(lengths, max_rows=min(fair, MAX_ROWS)))
+            results = streams.map(translator, [[segments[n] for n in batch] for batch in batches])
+            translations: dict[int, Translation] = {}
+            for batch, result in zip(batches, results, strict=True):
+                translations |= zip(batch, result, strict=True)
+            in_order = (translations[n] for n in range(len(segments)))
+            for line in parts:
+                yield join_segments(line, in_order)
             first_line += len(window)
 
 
-@contextmanager
-def _lanes() -> Iterator[Executor]:
-    """What translates batches side by side; what has not begun when it is left is never done."""
-    lanes = ThreadPoolExecutor(LANES, "lane")
-    try:
-        yield lanes
-    finally:
-        lanes.shutdown(cancel_futures=True)
-
-
-def _translate_window(
-    lanes: Executor, answering: Answering, lines: list[str], split: Split, first_line: int
-) -> Iterator[Answer]:
-    parts = [split(line) for line in lines]
-    rows = [
-        Row((number, place), part)
-        for number, line in zip(count(first_line), parts, strict=False)
-        for place, part in enumerate(line)
-        if part.strip()
-    ]
-    fair = math.ceil(len(rows) / LANES)
-    numbers = list(batches([len(row.text) for row in rows], max_rows=min(fair, MAX_ROWS)))
-    together = lanes.map(answering, [[rows[number] for number in batch] for batch in numbers])
-    answers: dict[int, Answer] = {}
-    for batch, found in zip(numbers, together, strict=True):
-        answers |= zip(batch, found, strict=True)
-    in_order = (answers[number] for number in range(len(rows)))
-    for line in parts:
-        yield join(line, in_order)
-
-
-def batches(
+def length_batches(
     lengths: Sequence[int], max_characters: int = MAX_CHARACTERS, max_rows: int = MAX_ROWS
 ) -> Iterator[list[int]]:
-    """Rows of so many characters by their numbers, the longest first: what needs most memory."""
+    """Group rows of similar length, the longest first, because they need the most memory.
+
+    Args:
+        lengths: The length of each row in characters.
+        max_characters: Limit of the rows of a batch times the length of its longest row.
+        max_rows: Limit of the rows of a batch.
+
+    Yields:
+        The row numbers of a batch.
+    """
     by_length = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     start = 0
     while start < len(by_length):
         size = max(1, min(max_rows, max_characters // max(1, lengths[by_length[start]])))
         yield by_length[start : start + size]
         start += size
+
+
+def _segments(lines: Sequence[Sequence[str]], first_line: int) -> list[Segment]:
+    """Return the segments of split lines, without white space."""
+    return [
+        Segment((number, place), part)
+        for number, line in zip(count(first_line), lines, strict=False)
+        for place, part in enumerate(line)
+        if part.strip()
+    ]
+
+
+@contextmanager
+def _parallel_streams() -> Iterator[Executor]:
+    """Provide threads that translate batches in parallel. On exit, waiting batches are dropped."""
+    streams = ThreadPoolExecutor(PARALLEL_STREAMS, "stream")
+    try:
+        yield streams
+    finally:
+        streams.shutdown(cancel_futures=True)

@@ -1,12 +1,14 @@
 """Greedy search, sampling and beam search over any step function.
 
-Search knows no model: it calls `step(tokens [B, K], parents [B, K], position [], cache)` and gets
-`(logits [B, K, V], cache)`. Hypothesis k of a row goes on from what was hypothesis parents[b, k]
-before; the cache is the step's own matter.
+The search does not know the model. It calls `step(tokens [B, K], parents [B, K], position [],
+cache)` and gets `(logits [B, K, V], cache)`. Hypothesis k of a row continues the hypothesis
+`parents[b, k]` of the previous step. Only the step function interprets the cache.
 
-Letters: B rows, K hypotheses (beams) of each, N = B x K, T the longest limit of any row, V pieces.
+Letters: B rows, K hypotheses (beams) per row, N = B * K, T the largest length limit of the batch,
+V tokens of the vocabulary.
 
-A row's result depends on that row alone: each has its own limit of pieces, and stops by itself.
+The result of a row depends on that row only. Each row has its own length limit and stops on its
+own.
 """
 
 from collections.abc import Callable
@@ -19,214 +21,253 @@ from tfnmt.decoding.constraints import Constraint
 from tfnmt.model.layers import Tensor
 
 Cache = Any
-IMPOSSIBLE = tf.float32.min
-"""Logit of what is never part of a translation; constraints have -inf for what may not come now."""
+EXCLUDED_LOGIT = tf.float32.min
+"""Logit of tokens that no translation may contain. Constraints use -inf for tokens that are
+excluded at the current position only."""
 
 Step = Callable[[Tensor, Tensor, Tensor, Cache], tuple[Tensor, Cache]]
+"""The step function: tokens, parents, position, cache -> logits, cache."""
 
 
 class Hypotheses(NamedTuple):
-    """What a search found, the best first."""
+    """The translations that a search found, best first."""
 
-    tokens: Tensor  # [B, n, T] ids: eos is the last one, unless the limit cut it off; then 0
-    scores: Tensor  # [B, n] log probability over length penalty
+    tokens: Tensor  # [B, n, T] ids; ends with EOS unless truncated by the limit; padded with 0
+    scores: Tensor  # [B, n] log probability divided by the length penalty
 
 
-class Search(NamedTuple):
-    """What a search goes by."""
+class SearchParameters(NamedTuple):
+    """Parameters of greedy search, sampling and beam search."""
 
     bos: int
     eos: int
     beam_size: int
     length_penalty: float  # alpha
-    num_hypotheses: int | Tensor = 1  # how many of a row's must be the best there are
+    num_hypotheses: int | Tensor = 1  # this many of a row's hypotheses are guaranteed to be optimal
     constraints: tuple[Constraint, ...] = ()
-    steps: Tensor | None = None  # T, where it may not depend on the limits
+    steps: Tensor | None = None  # T, if it must not depend on the limits
 
-    def longest(self, limits: Tensor) -> Tensor:
-        """T, []: `steps` where it is given, or the largest of the limits, at least 1."""
+    def max_steps(self, limits: Tensor) -> Tensor:
+        """Return T, a scalar: `steps` if given, otherwise the largest limit, at least 1."""
         if self.steps is not None:
             return self.steps
         return tf.reduce_max(tf.concat([limits, [1]], axis=0))
 
-    def constrained(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
-        """[N, V] logits behind tokens [N, T], with -inf for what may not come."""
-        for constrain in self.constraints:
-            logits = constrain(logits, tokens, position)
+    def constrain(self, logits: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
+        """Set the logits [N, V] of excluded continuations of tokens [N, T] to -inf."""
+        for constraint in self.constraints:
+            logits = constraint(logits, tokens, position)
         return logits
 
 
 def length_penalty(length: Tensor, alpha: float) -> Tensor:
-    """((5 + n) / 6)^alpha, n pieces with eos (Wu et al., 2016, equation 14)."""
+    """Return ((5 + n) / 6)^alpha for n tokens with EOS (Wu et al., 2016, equation 14)."""
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
-# --- One hypothesis -------------------------------------------------------------------------------
+# --- Greedy search and sampling -------------------------------------------------------------------
 
 
-class State(NamedTuple):
-    """The loop of a search that follows one hypothesis a row."""
+class SingleState(NamedTuple):
+    """Loop state of a search that keeps one hypothesis per row."""
 
     position: Tensor  # []
-    last: Tensor  # [B] the tokens before this position
-    tokens: Tensor  # [B, T] found so far
+    last: Tensor  # [B] the token before this position
+    tokens: Tensor  # [B, T] chosen so far
     log_probs: Tensor  # [B]
     done: Tensor  # [B]
     cache: Cache
 
 
 Choose = Callable[[Tensor, Tensor], Tensor]
-"""logits [B, V], position [] -> the piece that comes next, [B]."""
+"""logits [B, V], position [] -> the next token, [B]."""
 
 
-def greedy_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
-    """The likeliest token at every step; `limits` [B] are the most pieces a row may get."""
+def greedy_search(
+    step: Step, cache: Cache, limits: Tensor, parameters: SearchParameters
+) -> Hypotheses:
+    """Take the most probable token at every step.
+
+    Args:
+        step: The step function, called with K = 1.
+        cache: The cache of the first step.
+        limits: [B], the maximum number of tokens of each row, EOS included.
+        parameters: `beam_size` and `num_hypotheses` are ignored.
+
+    Returns:
+        One hypothesis per row.
+    """
 
     def choose(logits: Tensor, position: Tensor) -> Tensor:
         return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
-    return _follow(step, cache, limits, search, choose)
+    return _search_single(step, cache, limits, parameters, choose)
 
 
 def sample(
     step: Step,
     cache: Cache,
     limits: Tensor,
-    search: Search,
+    parameters: SearchParameters,
     sampling: SamplingConfig,
-    draws: Tensor,
+    random_numbers: Tensor,
 ) -> Hypotheses:
-    """A token drawn at every step, by draws [B, T] that are uniform between 0 and 1.
+    """Sample a token at every step.
 
-    Randomness comes from outside, so that a row's draws can be its own, whatever else is in the
-    batch. Scores are those of the model, whatever was drawn from.
+    The random numbers are an input, so that each row has its own, whatever else is in the batch.
+    Scores are the model's scores, whatever distribution was sampled from.
+
+    Args:
+        step: The step function, called with K = 1.
+        cache: The cache of the first step.
+        limits: [B], the maximum number of tokens of each row, EOS included.
+        parameters: `beam_size` and `num_hypotheses` are ignored.
+        sampling: Temperature, top-k and top-p.
+        random_numbers: [B, T], uniform between 0 and 1, one for each token.
+
+    Returns:
+        One hypothesis per row.
     """
 
     def choose(logits: Tensor, position: Tensor) -> Tensor:
-        draw = draws[:, tf.minimum(position, tf.shape(draws)[1] - 1)]
-        if sampling.top_k is None and sampling.top_p == 1:  # nothing is left out: no need to sort
-            return _drawn(tf.nn.softmax(logits / sampling.temperature), draw)
-        count = tf.shape(logits)[-1]
-        likeliest = count if sampling.top_k is None else tf.minimum(count, sampling.top_k)
-        best, pieces = tf.math.top_k(logits, k=likeliest)
-        shares = tf.nn.softmax(best / sampling.temperature)  # [B, k]
-        # Those with less than top_p of probability before them; the first one always.
-        kept = tf.where(tf.cumsum(shares, axis=-1) - shares < sampling.top_p, shares, 0.0)
-        return tf.gather(pieces, _drawn(kept, draw), batch_dims=1)
+        number = random_numbers[:, tf.minimum(position, tf.shape(random_numbers)[1] - 1)]
+        if sampling.top_k is None and sampling.top_p == 1:  # the whole vocabulary: no need to sort
+            return _sample_index(tf.nn.softmax(logits / sampling.temperature), number)
+        vocab_size = tf.shape(logits)[-1]
+        k = vocab_size if sampling.top_k is None else tf.minimum(vocab_size, sampling.top_k)
+        best, tokens = tf.math.top_k(logits, k=k)
+        probabilities = tf.nn.softmax(best / sampling.temperature)  # [B, k]
+        # Keep tokens with less than top_p of probability before them. The first is always kept.
+        before = tf.cumsum(probabilities, axis=-1) - probabilities
+        kept = tf.where(before < sampling.top_p, probabilities, 0.0)
+        return tf.gather(tokens, _sample_index(kept, number), batch_dims=1)
 
-    return _follow(step, cache, limits, search, choose)
-
-
-def _drawn(shares: Tensor, draw: Tensor) -> Tensor:
-    """shares [B, k], draw [B] between 0 and 1 -> where a draw falls among them, [B]."""
-    up_to = tf.cumsum(shares, axis=-1)
-    total = up_to[:, -1]
-    # Below the total, for then there is a share that reaches beyond it.
-    drawn = tf.minimum(draw * total, tf.math.nextafter(total, tf.zeros_like(total)))
-    return tf.math.count_nonzero(up_to <= drawn[:, None], axis=-1, dtype=tf.int32)
+    return _search_single(step, cache, limits, parameters, choose)
 
 
-def _follow(step: Step, cache: Cache, limits: Tensor, search: Search, choose: Choose) -> Hypotheses:
-    """One hypothesis a row, [B, 1, T], that goes on as `choose` says."""
-    rows, longest = tf.shape(limits)[0], search.longest(limits)
-    itself = tf.zeros([rows, 1], tf.int32)
+def _sample_index(weights: Tensor, number: Tensor) -> Tensor:
+    """Map weights [B, k] and numbers [B] between 0 and 1 to sampled indices [B]."""
+    cumulative = tf.cumsum(weights, axis=-1)
+    total = cumulative[:, -1]
+    # Stay below the total, so that one cumulative weight always exceeds the threshold.
+    threshold = tf.minimum(number * total, tf.math.nextafter(total, tf.zeros_like(total)))
+    return tf.math.count_nonzero(cumulative <= threshold[:, None], axis=-1, dtype=tf.int32)
 
-    def body(*values: Any) -> State:
-        state = State(*values)
-        logits, cache = step(state.last[:, None], itself, state.position, state.cache)
+
+def _search_single(
+    step: Step, cache: Cache, limits: Tensor, parameters: SearchParameters, choose: Choose
+) -> Hypotheses:
+    """Extend one hypothesis per row, [B, 1, T], with the tokens that `choose` returns."""
+    rows, max_steps = tf.shape(limits)[0], parameters.max_steps(limits)
+    own_parent = tf.zeros([rows, 1], tf.int32)
+
+    def body(*values: Any) -> SingleState:
+        state = SingleState(*values)
+        logits, cache = step(state.last[:, None], own_parent, state.position, state.cache)
         logits = logits[:, 0]  # [B, V]
-        possible = search.constrained(logits, state.tokens, state.position)
-        chosen = tf.where(state.done, 0, choose(possible, state.position))
+        allowed = parameters.constrain(logits, state.tokens, state.position)
+        chosen = tf.where(state.done, 0, choose(allowed, state.position))
         log_prob = tf.gather(logits, chosen, batch_dims=1) - normalizer(logits)[:, 0]
         length = state.position + 1
-        return State(
+        return SingleState(
             position=length,
             last=chosen,
             tokens=_write(state.tokens, chosen, state.position),
             log_probs=state.log_probs + tf.where(state.done, 0.0, log_prob),
-            done=state.done | (chosen == search.eos) | (length >= limits),
+            done=state.done | (chosen == parameters.eos) | (length >= limits),
             cache=cache,
         )
 
-    start = State(
+    start = SingleState(
         position=tf.constant(0),
-        last=tf.fill([rows], search.bos),
-        tokens=tf.zeros([rows, longest], tf.int32),
+        last=tf.fill([rows], parameters.bos),
+        tokens=tf.zeros([rows, max_steps], tf.int32),
         log_probs=tf.zeros([rows]),
         done=limits < 1,
         cache=cache,
     )
-    end = _loop(lambda *s: ~tf.reduce_all(State(*s).done), body, start)
+    end = _loop(lambda *s: ~tf.reduce_all(SingleState(*s).done), body, start)
     lengths = tf.math.count_nonzero(end.tokens, axis=-1, dtype=tf.int32)
-    scores = end.log_probs / length_penalty(lengths, search.length_penalty)
+    scores = end.log_probs / length_penalty(lengths, parameters.length_penalty)
     return Hypotheses(end.tokens[:, None], scores[:, None])
 
 
-# --- Beam -----------------------------------------------------------------------------------------
+# --- Beam search ----------------------------------------------------------------------------------
 
 
 class Live(NamedTuple):
-    """Hypotheses that go on, best first."""
+    """The unfinished hypotheses, best first."""
 
     tokens: Tensor  # [B, K, T]
     last: Tensor  # [B, K] the last of the tokens
-    log_probs: Tensor  # [B, K]; -inf where there is no hypothesis
-    parents: Tensor  # [B, K] what hypothesis each was before its last token
+    log_probs: Tensor  # [B, K]; -inf for an empty place in the beam
+    parents: Tensor  # [B, K] the hypothesis of the previous step that each one continues
 
 
 class BeamState(NamedTuple):
-    """The loop of `beam_search`: hypotheses that go on and hypotheses that ended, apart."""
+    """Loop state of `beam_search`. Unfinished and finished hypotheses are kept apart."""
 
     position: Tensor  # []
     live: Live
-    finished: Hypotheses  # [B, K, T] and [B, K], best first; score -inf where there is none
+    finished: Hypotheses  # [B, K, T] and [B, K], best first; score -inf for an empty place
     cache: Cache
 
 
 class Candidates(NamedTuple):
-    """The 2K likeliest ways to go on, best first, [B, 2K].
+    """The 2K most probable continuations of a row, best first, [B, 2K].
 
-    Twice K, so that K remain to go on even where all of the first K end here.
+    With twice K candidates, K remain unfinished even if the first K all end here.
     """
 
-    token: Tensor  # the one that comes next
+    token: Tensor  # the next token
     log_probs: Tensor
-    parents: Tensor  # the live hypothesis that each goes on from
+    parents: Tensor  # the live hypothesis that each one continues
 
 
-def beam_search(step: Step, cache: Cache, limits: Tensor, search: Search) -> Hypotheses:
-    """The best hypotheses of a beam of K = `search.beam_size`.
+def beam_search(
+    step: Step, cache: Cache, limits: Tensor, parameters: SearchParameters
+) -> Hypotheses:
+    """Find the best hypotheses with a beam of K = `parameters.beam_size`.
 
-    cache: what the first step gets. limits: [B], the most pieces a row may get. Returns K
-    hypotheses a row, the first `search.num_hypotheses` of which are the best there are. Where none
-    ends within a row's limit, its live ones are given as they are, without eos.
+    The stopping bound is exact: a row stops when no live hypothesis can still enter its first
+    `num_hypotheses` results.
+
+    Args:
+        step: The step function.
+        cache: The cache of the first step.
+        limits: [B], the maximum number of tokens of each row, EOS included.
+        parameters: Beam size, length penalty, constraints and BOS and EOS ids.
+
+    Returns:
+        K hypotheses per row. If none ends within a row's limit, its live hypotheses are returned
+        without EOS.
     """
 
     def body(*values: Any) -> BeamState:
         state = BeamState(*values)
         before, position = state.live, state.position
         logits, cache = step(before.last, before.parents, position, state.cache)
-        candidates = _candidates(logits, before, position, search)
-        live = _keep_live(candidates, before, position, search)
-        finished = _keep_finished(candidates, live, state, limits, search)
+        candidates = _candidates(logits, before, position, parameters)
+        live = _keep_live(candidates, before, position, parameters)
+        finished = _keep_finished(candidates, live, state, limits, parameters)
         in_limit = position + 1 < limits  # [B]
         live = live._replace(log_probs=tf.where(in_limit[:, None], live.log_probs, -float("inf")))
         return BeamState(position + 1, live, finished, cache)
 
     def can_improve(*values: Any) -> Tensor:
-        return tf.reduce_any(_can_improve(BeamState(*values), limits, search))
+        return tf.reduce_any(_can_improve(BeamState(*values), limits, parameters))
 
-    return _loop(can_improve, body, _start(cache, limits, search)).finished
+    return _loop(can_improve, body, _start(cache, limits, parameters)).finished
 
 
-def _start(cache: Cache, limits: Tensor, search: Search) -> BeamState:
-    """One live hypothesis a row, empty; the other beams have probability 0."""
-    rows, beams = tf.shape(limits)[0], search.beam_size
+def _start(cache: Cache, limits: Tensor, parameters: SearchParameters) -> BeamState:
+    """Return one empty live hypothesis per row. The other places have probability 0."""
+    rows, beams = tf.shape(limits)[0], parameters.beam_size
     only_first = tf.where(tf.range(beams) == 0, 0.0, -float("inf"))
-    tokens = tf.zeros([rows, beams, search.longest(limits)], tf.int32)
+    tokens = tf.zeros([rows, beams, parameters.max_steps(limits)], tf.int32)
     live = Live(
         tokens=tokens,
-        last=tf.fill([rows, beams], search.bos),
+        last=tf.fill([rows, beams], parameters.bos),
         log_probs=tf.tile(only_first[None], [rows, 1]),
         parents=tf.zeros([rows, beams], tf.int32),
     )
@@ -234,17 +275,20 @@ def _start(cache: Cache, limits: Tensor, search: Search) -> BeamState:
     return BeamState(tf.constant(0), live, Hypotheses(tokens, none), cache)
 
 
-def _candidates(logits: Tensor, live: Live, position: Tensor, search: Search) -> Candidates:
-    """The 2K likeliest of a row: they are among the 2K likeliest of each hypothesis."""
-    beams, vocab_size = search.beam_size, logits.shape[-1]
+def _candidates(
+    logits: Tensor, live: Live, position: Tensor, parameters: SearchParameters
+) -> Candidates:
+    """Return the best 2K of a row. They are among the best 2K of each hypothesis."""
+    beams, vocab_size = parameters.beam_size, logits.shape[-1]
     logits = tf.reshape(logits, [-1, vocab_size])  # [N, V]
     flat_tokens = tf.reshape(live.tokens, [-1, tf.shape(live.tokens)[2]])  # [N, T]
     few = min(2 * beams, vocab_size)
-    best, tokens = top_k(search.constrained(logits, flat_tokens, position), few)  # [N, few]
-    # Where fewer may come than are looked for, the rest is no hypothesis, and may be no piece.
-    possible = best > IMPOSSIBLE
-    tokens = tf.where(possible, tokens, 0)
-    best = tf.where(possible, best - normalizer(logits), -float("inf"))
+    best, tokens = top_k(parameters.constrain(logits, flat_tokens, position), few)  # [N, few]
+    # If fewer tokens are allowed than were asked for, the rest are no hypotheses. Their index may
+    # even lie outside the vocabulary.
+    allowed = best > EXCLUDED_LOGIT
+    tokens = tf.where(allowed, tokens, 0)
+    best = tf.where(allowed, best - normalizer(logits), -float("inf"))
     log_probs = tf.reshape(best, [-1, beams, few]) + live.log_probs[..., None]
     best, where = tf.math.top_k(
         tf.reshape(log_probs, [-1, beams * few]), min(2 * beams, beams * few)
@@ -253,86 +297,80 @@ def _candidates(logits: Tensor, live: Live, position: Tensor, search: Search) ->
     return Candidates(tokens, best, where // few)
 
 
-def _keep_live(candidates: Candidates, before: Live, position: Tensor, search: Search) -> Live:
-    """The K best candidates that go on."""
-    ends = candidates.token == search.eos
+def _keep_live(
+    candidates: Candidates, before: Live, position: Tensor, parameters: SearchParameters
+) -> Live:
+    """Return the K best candidates that do not end here."""
+    ends = candidates.token == parameters.eos
     best, where = tf.math.top_k(
-        tf.where(ends, -float("inf"), candidates.log_probs), search.beam_size
+        tf.where(ends, -float("inf"), candidates.log_probs), parameters.beam_size
     )
     last = tf.gather(candidates.token, where, batch_dims=1)
     parents = tf.gather(candidates.parents, where, batch_dims=1)
-    return Live(_continue(before.tokens, parents, last, position), last, best, parents)
+    return Live(_extend(before.tokens, parents, last, position), last, best, parents)
 
 
 def _keep_finished(
-    candidates: Candidates, live: Live, state: BeamState, limits: Tensor, search: Search
+    candidates: Candidates,
+    live: Live,
+    state: BeamState,
+    limits: Tensor,
+    parameters: SearchParameters,
 ) -> Hypotheses:
-    """The K best hypotheses that ended: of those from before and those that end here.
+    """Return the K best finished hypotheses: the earlier ones and those that end here.
 
-    An eos ends a hypothesis only from among the first K candidates: a beam of 1 then is greedy
-    search, whose token is the likeliest. At a row's limit, with nothing ended, live ones count.
+    EOS ends a hypothesis only among the first K candidates. A beam of 1 is then exactly greedy
+    search. If a row reaches its limit and nothing has ended, its live hypotheses count.
     """
     length, finished = state.position + 1, state.finished
-    penalty = length_penalty(length, search.length_penalty)
-    token, log_probs, parents = (each[:, : search.beam_size] for each in candidates)  # [B, K]
-    ended = tf.where(token == search.eos, log_probs / penalty, -float("inf"))
+    penalty = length_penalty(length, parameters.length_penalty)
+    token, log_probs, parents = (each[:, : parameters.beam_size] for each in candidates)  # [B, K]
+    ended = tf.where(token == parameters.eos, log_probs / penalty, -float("inf"))
     scores = tf.concat([finished.scores, ended], axis=1)  # [B, 2K]
     nothing = tf.reduce_all(scores == -float("inf"), axis=1)  # [B]
-    cut = nothing & (length == limits)
-    here = tf.where(cut[:, None], live.log_probs / penalty, -float("inf"))
-    best, where = tf.math.top_k(tf.concat([scores, here], axis=1), search.beam_size)  # of [B, 3K]
-    ending = _continue(state.live.tokens, parents, token, state.position)
+    truncated = nothing & (length == limits)
+    here = tf.where(truncated[:, None], live.log_probs / penalty, -float("inf"))
+    best, where = tf.math.top_k(tf.concat([scores, here], axis=1), parameters.beam_size)
+    ending = _extend(state.live.tokens, parents, token, state.position)
     tokens = tf.concat([finished.tokens, ending, live.tokens], axis=1)  # [B, 3K, T]
     return Hypotheses(tf.gather(tokens, where, batch_dims=1), best)
 
 
-def _can_improve(state: BeamState, limits: Tensor, search: Search) -> Tensor:
-    """[B]: whether a live hypothesis can still come to beat one that counts.
+def _can_improve(state: BeamState, limits: Tensor, parameters: SearchParameters) -> Tensor:
+    """Return for each row, [B], whether a live hypothesis can still displace a kept one.
 
-    Log probabilities only fall, and dividing by the largest penalty raises them most: no
-    continuation of the best live hypothesis scores above its log probability over the penalty at
-    the row's limit. So the bound is exact: what a row stops with is what it would have ended with.
+    Log probabilities only decrease, and the largest penalty divides them by the most. So no
+    continuation of the best live hypothesis can score above its log probability divided by the
+    penalty at the row's limit. The bound is exact: stopping early does not change the result.
     """
-    bound = state.live.log_probs[:, 0] / length_penalty(limits, search.length_penalty)
-    worst = state.finished.scores[:, search.num_hypotheses - 1]
+    bound = state.live.log_probs[:, 0] / length_penalty(limits, parameters.length_penalty)
+    worst = state.finished.scores[:, parameters.num_hypotheses - 1]
     return (bound > worst) & (state.position < limits)
 
 
-# --- Tensors --------------------------------------------------------------------------------------
-
-
-def _write(tokens: Tensor, new: Tensor, position: Tensor) -> Tensor:
-    """[..., T] with [...] at a position."""
-    return tf.where(tf.range(tf.shape(tokens)[-1]) == position, new[..., None], tokens)
-
-
-def _continue(tokens: Tensor, parents: Tensor, new: Tensor, position: Tensor) -> Tensor:
-    """[B, K, T] of the parents [B, n] with new tokens [B, n] at a position: [B, n, T]."""
-    return _write(tf.gather(tokens, parents, batch_dims=1), new, position)
-
-
-def _loop(condition: Callable[..., Tensor], body: Callable[..., Any], start: Any) -> Any:
-    """A while loop; what begins with a size of 0 may grow in it."""
-    shapes = tf.nest.map_structure(
-        lambda tensor: tf.TensorShape([size or None for size in tensor.shape]), start
-    )
-    return type(start)(*tf.while_loop(condition, body, start, shapes))
-
+# --- The largest logits ---------------------------------------------------------------------------
 
 BLOCK = 32
-"""Numbers that are looked at together: about the square root of a vocabulary over k."""
+"""Logits that `top_k` groups together: about the square root of a vocabulary divided by k."""
 
 
-def filled_up(size: int) -> int:
-    """The next multiple of BLOCK: `top_k` takes its short way for nothing else."""
+def padded_size(size: int) -> int:
+    """Return the next multiple of BLOCK. `top_k` has a fast path for such sizes only."""
     return -(-size // BLOCK) * BLOCK
 
 
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row and where they are, best first: [N, V] -> [N, k] and [N, k].
+    """Return the k largest values of each row and their indices, best first.
 
-    All of them are in those k blocks whose largest numbers are largest: finding these first takes
-    one pass and not a sort. Of equal numbers any may be taken.
+    All of them lie in the k blocks with the largest maxima. Finding those blocks first takes one
+    pass over the vocabulary instead of a sort. Among equal values, any may be returned.
+
+    Args:
+        x: [N, V].
+        k: The number of values, small compared with V.
+
+    Returns:
+        Values and indices, [N, k] each.
     """
     size = x.shape[1]
     if size % BLOCK or size < k * BLOCK:
@@ -346,10 +384,32 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def normalizer(logits: Tensor) -> Tensor:
-    """log sum exp of each row, [N, V] -> [N, 1]: what makes log probabilities of logits.
+    """Return the log-sum-exp of each row, [N, V] -> [N, 1].
 
-    The plain sum in two passes less than softmax and its largest; nothing overflows.
+    Subtracting it turns logits into log probabilities. This takes two passes fewer over the logits
+    than softmax, and nothing overflows.
     """
     largest = tf.reduce_max(logits, axis=1, keepdims=True)
-    shares = tf.exp(logits - largest)  # of the likeliest piece's probability
-    return largest + tf.math.log(tf.reduce_sum(shares, axis=1, keepdims=True))
+    ratios = tf.exp(logits - largest)  # relative to the most probable token
+    return largest + tf.math.log(tf.reduce_sum(ratios, axis=1, keepdims=True))
+
+
+# --- Token tensors --------------------------------------------------------------------------------
+
+
+def _write(tokens: Tensor, new: Tensor, position: Tensor) -> Tensor:
+    """Put new tokens [...] into tokens [..., T] at a position."""
+    return tf.where(tf.range(tf.shape(tokens)[-1]) == position, new[..., None], tokens)
+
+
+def _extend(tokens: Tensor, parents: Tensor, new: Tensor, position: Tensor) -> Tensor:
+    """Extend the parents [B, n] in tokens [B, K, T] with new tokens [B, n]; returns [B, n, T]."""
+    return _write(tf.gather(tokens, parents, batch_dims=1), new, position)
+
+
+def _loop(condition: Callable[..., Tensor], body: Callable[..., Any], start: Any) -> Any:
+    """Run a while loop. Dimensions that start with size 0 may grow."""
+    shapes = tf.nest.map_structure(
+        lambda tensor: tf.TensorShape([size or None for size in tensor.shape]), start
+    )
+    return type(start)(*tf.while_loop(condition, body, start, shapes))

@@ -1,113 +1,233 @@
-"""The Searcher: ids in, ids out. It is the one place that search is called from."""
+"""The Searcher: source ids in, target ids out, with the limits and constraints of a configuration.
+
+Letters: B rows, S source and T target length, K hypotheses per row, D d_model, V tokens of the
+vocabulary, V' the vocabulary padded to a size that `top_k` can search fast.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfnmt.config import DecodingConfig
+from tfnmt.config import DecodingConfig, SamplingConfig
 from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD
 from tfnmt.decoding.constraints import (
     Constraint,
-    at_least,
-    beginning_with,
-    without_repeats,
+    forced_prefix,
+    minimum_length,
+    no_repeated_ngrams,
 )
 from tfnmt.decoding.search import (
-    IMPOSSIBLE,
+    EXCLUDED_LOGIT,
     Cache,
     Hypotheses,
-    Search,
+    SearchParameters,
     Step,
     beam_search,
-    filled_up,
     greedy_search,
+    padded_size,
+    sample,
 )
-from tfnmt.model.cache import GROWING, Bounded, Room
+from tfnmt.model.cache import DYNAMIC_CACHE, CacheLayout, StaticCache
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
 
 
 class OutputProjection(NamedTuple):
-    """The output embedding, laid out for many small products with it.
+    """The output embedding, laid out for many small products.
 
-    Padding and bos are never part of a translation: a bias keeps them away, as it does the columns
-    that fill the vocabulary up, at no cost of its own.
+    PAD and BOS never occur in a translation. A bias excludes them, and the columns that pad the
+    vocabulary, without an operation of its own.
     """
 
     kernel: Tensor  # [D, V']
     bias: Tensor  # [V']
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[B, T, D] -> [B, T, V']."""
-        rows = tf.reshape(tf.cast(hidden, tf.float32), [-1, hidden.shape[-1]])
+        """Project hidden states [B, T, D] to logits [B, T, V'] in float32."""
+        rows = tf.reshape(tf.cast(hidden, tf.float32), [-1, hidden.shape[-1]])  # [B * T, D]
         logits = tf.nn.bias_add(tf.matmul(rows, self.kernel), self.bias)
         return tf.reshape(logits, [-1, tf.shape(hidden)[1], self.bias.shape[0]])
 
 
 def output_projection(transformer: Transformer) -> OutputProjection:
-    """That of a Transformer, as its weights are now."""
+    """Lay out the output embedding of a Transformer with its current weights."""
     table = tf.convert_to_tensor(transformer.output_embedding.table)  # [V, D]
     size = table.shape[0]
-    places = tf.range(filled_up(size))
-    possible = (places != PAD) & (places != BOS) & (places < size)
+    ids = tf.range(padded_size(size))
+    allowed = (ids != PAD) & (ids != BOS) & (ids < size)
     return OutputProjection(
-        kernel=tf.transpose(tf.pad(table, [[0, filled_up(size) - size], [0, 0]])),
-        bias=tf.where(possible, 0.0, IMPOSSIBLE),
+        kernel=tf.transpose(tf.pad(table, [[0, padded_size(size) - size], [0, 0]])),
+        bias=tf.where(allowed, 0.0, EXCLUDED_LOGIT),
     )
 
 
-def start(
-    transformer: Transformer,
-    output: OutputProjection,
-    source: Tensor,
-    beams: int,
-    room: Room = GROWING,
-) -> tuple[Step, Cache]:
-    """Reads sources [B, S]; how K = `beams` hypotheses of each go on, and what they begin with."""
-    cache, fixed = transformer.start_search(source, beams, room)
+class Searcher:
+    """Finds translations of source ids by beam search, greedy search or sampling.
 
-    def step(
-        tokens: Tensor, parents: Tensor, position: Tensor, cache: Cache
-    ) -> tuple[Tensor, Cache]:
-        hidden, cache = transformer.decode_step(tokens, parents, position, cache, fixed)
-        return output.logits(hidden), cache
-
-    return step, cache
-
-
-Finds = Callable[..., Hypotheses]
-"""Sources [B, S], padding last, and what else there is for all rows alike -> hypotheses of each."""
-
-MANY = 16
-"""Rows. From here on two loops were measured to take less time than one: docs/performance.md."""
-
-
-def in_halves(find: Finds, signature: Sequence[tf.TensorSpec]) -> Finds:
-    """The graph of a search which takes many rows apart, so that two processors have one half each.
-
-    A search's operations have few rows: two threads get more done with a search each than with
-    each operation of one search shared. Rows of like length go together: the shorter half has less
-    padding to read and ends sooner.
+    Sources are [B, S] ids, padded with 0, each with EOS at its end.
     """
-    # One graph that is called three times. Three copies of it would take longer to make ready.
+
+    def __init__(
+        self, transformer: Transformer, decoding: DecodingConfig, prefix: Sequence[int] = ()
+    ) -> None:
+        """Create a searcher.
+
+        Args:
+            transformer: The model.
+            decoding: Beam size, length penalty, length limits and constraints.
+            prefix: Ids that every translation begins with.
+        """
+        self.transformer = transformer
+        self.decoding = decoding
+        self.prefix = list(prefix)
+
+    def beam(self, source: Tensor, count: Tensor | int = 1) -> Hypotheses:
+        """Search with the configured beam, greedily if its size is 1.
+
+        Args:
+            source: [B, S] ids.
+            count: The number of hypotheses per row that are guaranteed to be optimal.
+
+        Returns:
+            K hypotheses per row.
+        """
+        search = self._search
+        step, cache = self._start(source, self.decoding.beam_size)
+        return search(step, cache, self._limits(source), self._parameters(count))
+
+    def static_beam(self, source: Tensor, output: OutputProjection) -> Hypotheses:
+        """Search as `beam` does, with shapes that depend on the shape of the sources only.
+
+        Compilers need static shapes. Without a compiler this is slower than `beam`: each step
+        attends to the whole preallocated cache.
+
+        Args:
+            source: [B, S] ids.
+            output: The output projection of the transformer.
+        """
+        search, beams = self._search, self.decoding.beam_size
+        max_steps = self._max_length(tf.shape(source)[1])
+        step, cache = self._start(source, beams, StaticCache(max_steps), output)
+        parameters = self._parameters()._replace(steps=max_steps)
+        return search(step, cache, self._limits(source), parameters)
+
+    def greedy(self, source: Tensor) -> Hypotheses:
+        """Take the most probable token at each step: one hypothesis per row of [B, S]."""
+        step, cache = self._start(source, beams=1)
+        return greedy_search(step, cache, self._limits(source), self._parameters())
+
+    def sample(
+        self, source: Tensor, sampling: SamplingConfig, random_numbers: Tensor
+    ) -> Hypotheses:
+        """Sample one hypothesis per row of [B, S], with random numbers [B, T] from [0, 1)."""
+        step, cache = self._start(source, beams=1)
+        parameters = self._parameters()
+        return sample(step, cache, self._limits(source), parameters, sampling, random_numbers)
+
+    @property
+    def _search(self) -> Callable[[Step, Cache, Tensor, SearchParameters], Hypotheses]:
+        return greedy_search if self.decoding.beam_size == 1 else beam_search
+
+    def _start(
+        self,
+        source: Tensor,
+        beams: int,
+        layout: CacheLayout = DYNAMIC_CACHE,
+        output: OutputProjection | None = None,
+    ) -> tuple[Step, Cache]:
+        """Encode sources [B, S]; return the step function and the cache of its first step."""
+        output = output or output_projection(self.transformer)
+        cache, context = self.transformer.start_decoding(source, beams, layout)
+
+        def step(
+            tokens: Tensor, parents: Tensor, position: Tensor, cache: Cache
+        ) -> tuple[Tensor, Cache]:
+            hidden, cache = self.transformer.decode_step(tokens, parents, position, cache, context)
+            return output.logits(hidden), cache
+
+        return step, cache
+
+    def _parameters(self, count: Tensor | int = 1) -> SearchParameters:
+        return SearchParameters(
+            bos=BOS,
+            eos=EOS,
+            beam_size=self.decoding.beam_size,
+            length_penalty=self.decoding.length_penalty,
+            num_hypotheses=count,
+            constraints=tuple(self._constraints()),
+        )
+
+    def _constraints(self) -> list[Constraint]:
+        decoding = self.decoding
+        constraints = []
+        if decoding.min_length:
+            constraints.append(minimum_length(decoding.min_length))
+        if decoding.no_repeat_ngram is not None:
+            constraints.append(no_repeated_ngrams(decoding.no_repeat_ngram, len(self.prefix)))
+        if self.prefix:
+            constraints.append(forced_prefix(tf.constant([self.prefix])))
+        return constraints
+
+    def _limits(self, source: Tensor) -> Tensor:
+        """Return the maximum length of each translation, [B], with EOS; 0 for an empty source."""
+        lengths = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
+        return tf.where(lengths > 1, self._max_length(lengths), 0)
+
+    def _max_length(self, length: Tensor) -> Tensor:
+        """Return the maximum translation length for source lengths; both include EOS.
+
+        The prefix, the minimum length and EOS always fit.
+        """
+        decoding = self.decoding
+        most = decoding.max_length or length + decoding.max_extra_length
+        return tf.maximum(most, max(len(self.prefix), decoding.min_length) + 1)
+
+
+def best_hypothesis(found: Hypotheses) -> dict[str, Tensor]:
+    """Return the best hypothesis of each row: tokens [B, T] and score [B], 0 for an empty one."""
+    tokens = found.tokens[:, 0]
+    empty = tf.reduce_all(tokens == PAD, axis=1)
+    return {"tokens": tokens, "score": tf.where(empty, 0.0, found.scores[:, 0])}
+
+
+# --- Large batches --------------------------------------------------------------------------------
+
+SPLIT_ROWS = 16
+"""From this number of rows on, two parallel loops are faster than one."""
+
+
+def split_batches(
+    search: Callable[..., Hypotheses], signature: Sequence[tf.TensorSpec]
+) -> Callable[..., Hypotheses]:
+    """Build the graph of a search that splits large batches into two halves, run side by side.
+
+    The operations of a search have few rows. Two threads therefore do more work with one search
+    each than with the operations of one search shared between them. Rows of similar length go
+    together, so that the shorter half has less padding and ends earlier.
+
+    Args:
+        search: Maps sources [B, S], and further arguments that hold for all rows, to hypotheses.
+        signature: The types of its arguments.
+    """
+    # One graph, called three times. Three copies would take longer to trace and to load.
     whole = tf.function(
-        find, signature, autograph=False, experimental_attributes={"_noinline": True}
+        search, signature, autograph=False, experimental_attributes={"_noinline": True}
     )
 
-    def search(sources: Tensor, *others: Tensor) -> Hypotheses:
-        def apart() -> Hypotheses:
-            short, long, back = _halves(sources)
-            return _together(whole(short, *others), whole(long, *others), back)
+    def split_search(sources: Tensor, *others: Tensor) -> Hypotheses:
+        def in_halves() -> Hypotheses:
+            short, long, original = _halves(sources)
+            return _concatenate(whole(short, *others), whole(long, *others), original)
 
-        many = tf.shape(sources)[0] >= MANY
-        return tf.cond(many, apart, lambda: whole(sources, *others))
+        large = tf.shape(sources)[0] >= SPLIT_ROWS
+        return tf.cond(large, in_halves, lambda: whole(sources, *others))
 
-    return tf.function(search, signature, autograph=False)
+    return tf.function(split_search, signature, autograph=False)
 
 
 def _halves(sources: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The shorter and the longer of sources [B, S], and where each row of these went, [B]."""
+    """Return the shorter and the longer half of sources [B, S], and the new place of each row."""
     lengths = tf.math.count_nonzero(sources, axis=1, dtype=tf.int32)  # [B]
     order = tf.argsort(lengths, stable=True)
     half = tf.shape(order)[0] // 2
@@ -116,96 +236,14 @@ def _halves(sources: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return short, tf.gather(sources, order[half:]), tf.math.invert_permutation(order)
 
 
-def _together(short: Hypotheses, long: Hypotheses, back: Tensor) -> Hypotheses:
-    """Hypotheses of both halves, in the order of the rows that they were."""
+def _concatenate(short: Hypotheses, long: Hypotheses, original: Tensor) -> Hypotheses:
+    """Join the hypotheses of both halves and restore the order of the rows."""
     longest = tf.maximum(tf.shape(short.tokens)[2], tf.shape(long.tokens)[2])
-    tokens = tf.concat([_padded(half.tokens, longest) for half in (short, long)], axis=0)
+    tokens = tf.concat([_pad(half.tokens, longest) for half in (short, long)], axis=0)
     scores = tf.concat([short.scores, long.scores], axis=0)  # [B, K]
-    return Hypotheses(tf.gather(tokens, back), tf.gather(scores, back))
+    return Hypotheses(tf.gather(tokens, original), tf.gather(scores, original))
 
 
-def _padded(tokens: Tensor, length: Tensor) -> Tensor:
-    """[B, K, T] with padding up to a length."""
+def _pad(tokens: Tensor, length: Tensor) -> Tensor:
+    """Pad [B, K, T] to a length."""
     return tf.pad(tokens, [[0, 0], [0, 0], [0, length - tf.shape(tokens)[2]]], constant_values=PAD)
-
-
-Find = Callable[[Step, Cache, Tensor, Search], Hypotheses]
-"""A search: step, cache, limits [B], what it goes by -> hypotheses."""
-
-
-class Searcher:
-    """Finds translations of ids, within the bounds of a configuration."""
-
-    def __init__(
-        self, transformer: Transformer, decoding: DecodingConfig, prefix: Sequence[int] = ()
-    ) -> None:
-        """Every translation begins with the pieces of the prefix."""
-        self.transformer = transformer
-        self.decoding = decoding
-        self.prefix = list(prefix)
-
-    def beam(self, source: Tensor, count: Tensor | int = 1) -> Hypotheses:
-        """K hypotheses of sources [B, S], the first `count` the best there are."""
-        return self.find(source, *self._asked, count)
-
-    def compilable(self, source: Tensor, output: OutputProjection) -> Hypotheses:
-        """What `beam` finds, by shapes that the shape of the sources decides and nothing else.
-
-        A compiler asks for that. Uncompiled it is the slower one: each step attends to all the
-        room that there is for a translation. `output` is that of the transformer.
-        """
-        find, beams = self._asked
-        steps = self._most(tf.shape(source)[1])
-        step, cache = start(self.transformer, output, source, beams, Bounded(steps))
-        return find(step, cache, self._limits(source), self._search(beams)._replace(steps=steps))
-
-    def find(
-        self, source: Tensor, find: Find, beams: int = 1, count: Tensor | int = 1
-    ) -> Hypotheses:
-        """What a search finds for sources [B, S], eos last."""
-        output = output_projection(self.transformer)
-        step, cache = start(self.transformer, output, source, beams)
-        search = self._search(beams)._replace(num_hypotheses=count)
-        return find(step, cache, self._limits(source), search)
-
-    @property
-    def _asked(self) -> tuple[Find, int]:
-        """The search that was asked for, and its beams."""
-        beams = self.decoding.beam_size
-        return (greedy_search if beams == 1 else beam_search), beams
-
-    def _search(self, beams: int) -> Search:
-        penalty, constraints = self.decoding.length_penalty, self._constraints()
-        return Search(BOS, EOS, beams, penalty, constraints=constraints)
-
-    def _constraints(self) -> tuple[Constraint, ...]:
-        decoding = self.decoding
-        constraints = []
-        if decoding.min_length:
-            constraints.append(at_least(decoding.min_length))
-        if decoding.no_repeat_ngram is not None:
-            constraints.append(without_repeats(decoding.no_repeat_ngram, since=len(self.prefix)))
-        if self.prefix:
-            constraints.append(beginning_with(tf.constant([self.prefix])))
-        return tuple(constraints)
-
-    def _limits(self, source: Tensor) -> Tensor:
-        """[B]: the most pieces that a translation may have, eos counted; 0 for a text of none."""
-        lengths = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
-        return tf.where(lengths > 1, self._most(lengths), 0)
-
-    def _most(self, length: Tensor) -> Tensor:
-        """The most pieces for sources of a length; both with eos.
-
-        The prefix, the least pieces and an eos have room in any case.
-        """
-        decoding = self.decoding
-        most = decoding.max_length or length + decoding.max_extra_length
-        return tf.maximum(most, max(len(self.prefix), decoding.min_length) + 1)
-
-
-def first(found: Hypotheses) -> dict[str, Tensor]:
-    """The best hypothesis of each source: tokens [B, T] and score [B], which is 0 for none."""
-    tokens = found.tokens[:, 0]
-    nothing = tf.reduce_all(tokens == PAD, axis=1)
-    return {"tokens": tokens, "score": tf.where(nothing, 0.0, found.scores[:, 0])}

@@ -1,12 +1,51 @@
-"""The graphs of a model by name: what a run translates with, and what its export holds."""
+"""The signatures of a model: what a run translates with, and what its export serves.
+
+The table SIGNATURES is the only list of them. The export, its warm-up requests, its parity check
+and the tests read it.
+"""
+
+from typing import NamedTuple
 
 from tfnmt.decoding.inspector import Inspector
 from tfnmt.decoding.lines import Signatures
 from tfnmt.decoding.translator import Translator
 
+TEXT_INPUTS = {"text", "translation"}
+"""Inputs that take strings."""
+
+
+class SignatureSpec(NamedTuple):
+    """Inputs and outputs of a signature. Dimension 0 of each is the batch."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def takes_text(self) -> bool:
+        """Return whether all inputs are strings, so that any text is a valid request."""
+        return TEXT_INPUTS.issuperset(self.inputs)
+
+
+_TRANSLATION = ("translation", "score", "truncated")
+_PAIR = ("source_tokens", "target_tokens", "source_length", "target_length")
+
+SIGNATURES = {
+    "serving_default": SignatureSpec(("text",), _TRANSLATION),
+    "greedy": SignatureSpec(("text",), _TRANSLATION),
+    "nbest": SignatureSpec(("text",), ("translations", "scores", "truncated")),
+    "align": SignatureSpec(("text", "translation"), (*_PAIR, "attention", "token_log_probs")),
+    "attention": SignatureSpec(("text", "translation"), (*_PAIR, "encoder", "decoder", "cross")),
+    "tokenize": SignatureSpec(("text",), ("tokens", "truncated")),
+    "search": SignatureSpec(("tokens",), ("tokens", "score")),
+    "detokenize": SignatureSpec(("tokens",), ("translation",)),
+    "info": SignatureSpec(("text",), ("card",)),
+}
+"""All signatures of an export, described for its users in docs/reference/signatures.md. `info` returns the model
+card, which only an export has."""
+
 
 def signatures(translator: Translator) -> Signatures:
-    """Each takes any number of rows; the classes say what they give."""
+    """Return the graphs of a model by signature name, all of SIGNATURES except `info`."""
     inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
     return {
         "serving_default": translator.translate,

@@ -1,1 +1,1 @@
-"""Scores of translations."""
+"""Evaluation of translations: metrics, comparison of systems, error reports."""

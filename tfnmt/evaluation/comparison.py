@@ -1,29 +1,38 @@
-"""Whether one system is better than another on a text: the paired bootstrap of Koehn (2004)."""
+"""Comparison of two systems on the same text: the paired bootstrap test of Koehn (2004)."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from sacrebleu.significance import PairedTest, Result, estimate_ci
 
-from tfnmt.evaluation.metrics import METRICS, RESAMPLES, Resampled, resample
+from tfnmt.evaluation.metrics import RESAMPLES, STANDARD_METRICS, Resampled, resample
 
 
 def compare(
     hypotheses: Sequence[str], others: Sequence[str], references: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """`{"bleu": {"difference", "low", "high", "p_value"}, "chrf": ..., "ter": ...}`.
+    """Compare the translations of a system with those of another system.
 
-    The difference is ours less theirs. Its 95% interval is that over samples of the sentences, of
-    which both systems get the same. The p-value is that of sacreBLEU's paired bootstrap test: how
-    often chance alone would make so large a difference.
+    Args:
+        hypotheses: The translations of the system.
+        others: The translations of the other system, in the same order.
+        references: The reference translations, in the same order.
+
+    Returns:
+        `{"bleu": {"difference", "low", "high", "p_value"}, "chrf": ..., "ter": ...}`. `difference`
+        is the score of the system minus that of the other one. `low` and `high` are its 95%
+        confidence interval over bootstrap samples, which are the same for both systems. `p_value`
+        is that of sacreBLEU's paired bootstrap test: the probability of a difference of this size
+        by chance.
     """
     p_values = _p_values(hypotheses, others, references)
     return {
-        name: _difference(
-            resample(metric(), hypotheses, references), resample(metric(), others, references)
+        key: _difference(
+            resample(metric.create(), hypotheses, references),
+            resample(metric.create(), others, references),
         )
         | {"p_value": round(p_value, 4)}
-        for (name, metric), p_value in zip(METRICS.items(), p_values, strict=True)
+        for (key, metric), p_value in zip(STANDARD_METRICS.items(), p_values, strict=True)
     }
 
 
@@ -31,10 +40,11 @@ def _p_values(
     hypotheses: Sequence[str], others: Sequence[str], references: Sequence[str]
 ) -> list[float]:
     systems: list[tuple[str, Sequence[str]]] = [("theirs", others), ("ours", hypotheses)]
-    metrics = {name: metric() for name, metric in METRICS.items()}
+    metrics = {key: metric.create() for key, metric in STANDARD_METRICS.items()}
     _, columns = PairedTest(systems, metrics, [references], "bs", RESAMPLES)()
     return [
-        # Chance always makes a difference of nothing at least; sacreBLEU asks for more than that.
+        # Every sample has a difference of at least 0, so p is 1 for equal scores. sacreBLEU counts
+        # only the samples with more than that.
         ours.p_value if ours.score != theirs.score else 1.0
         for theirs, ours in columns.values()
         if isinstance(theirs, Result) and isinstance(ours, Result) and ours.p_value
@@ -42,9 +52,9 @@ def _p_values(
 
 
 def _difference(ours: Resampled, theirs: Resampled) -> dict[str, Any]:
-    mean, half = estimate_ci(ours.samples - theirs.samples)
+    mean, half_width = estimate_ci(ours.samples - theirs.samples)
     return {
         "difference": round(ours.score - theirs.score, 4),
-        "low": round(float(mean - half), 4),
-        "high": round(float(mean + half), 4),
+        "low": round(float(mean - half_width), 4),
+        "high": round(float(mean + half_width), 4),
     }

@@ -1,83 +1,143 @@
-"""BLEU, chrF and TER by sacreBLEU, with their signatures and 95% intervals."""
+"""The metrics of an evaluation, computed by sacreBLEU, with 95% confidence intervals.
 
-from collections.abc import Sequence
+METRICS is the registry. To add a metric, add an entry: `evaluate` computes and prints it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric as SacreBleuMetric
 from sacrebleu.significance import estimate_ci
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+from tfnmt.evaluation import multi30k
 
 RESAMPLES, SEED = 1000, 12345
-"""Bootstrap samples behind an interval, and what draws them: sacreBLEU's own defaults."""
+"""Bootstrap samples of a confidence interval, and their random seed: the defaults of sacreBLEU."""
 
-METRICS: dict[str, type[BLEU] | type[CHRF] | type[TER]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
 
-LABELS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "bleu_lc_tok": "BLEU, the literature's"}
-"""What scores are called."""
+# --- Registry -------------------------------------------------------------------------------------
+
+
+def _unchanged(lines: Sequence[str], *_: object) -> Sequence[str]:
+    return lines
+
+
+class Metric(NamedTuple):
+    """A metric of an evaluation.
+
+    Attributes:
+        key: Its key in evaluations.
+        label: Its name in printed results and reports.
+        create: Returns a new sacreBLEU metric.
+        option: The value of `--metric` that adds it. None: it is always computed.
+        prepare_hypotheses: Preprocesses detokenized lines, given their language.
+        prepare_references: Preprocesses detokenized lines, given their language and their file.
+    """
+
+    key: str
+    label: str
+    create: Callable[[], SacreBleuMetric]
+    option: str | None = None
+    prepare_hypotheses: Callable[[Sequence[str], str], Sequence[str]] = _unchanged
+    prepare_references: Callable[[Sequence[str], str, Path | None], Sequence[str]] = _unchanged
+
+
+METRICS = {
+    metric.key: metric
+    for metric in (
+        Metric("bleu", "BLEU", BLEU),
+        Metric("chrf", "chrF", CHRF),
+        Metric("ter", "TER", TER),
+        Metric(
+            "bleu_lc_tok",
+            "BLEU (lowercased, tokenized)",
+            partial(BLEU, tokenize="none", force=True),
+            option="multi30k",
+            prepare_hypotheses=multi30k.tokenize,
+            prepare_references=multi30k.reference_tokens,
+        ),
+    )
+}
+"""All metrics by key, in the order in which they are printed."""
+
+STANDARD_METRICS = {key: metric for key, metric in METRICS.items() if metric.option is None}
+"""The metrics that are always computed. Comparisons and reports use these."""
+
+OPTIONS = sorted({metric.option for metric in METRICS.values() if metric.option is not None})
+"""The values of `--metric`."""
+
+
+def select_metrics(option: str | None) -> list[Metric]:
+    """Return the standard metrics, and those that `--metric=<option>` adds."""
+    return [metric for metric in METRICS.values() if metric.option in (None, option)]
+
+
+# --- Scores ---------------------------------------------------------------------------------------
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """sacreBLEU's corpus BLEU: cased, tokenizer 13a."""
+    """Return the corpus BLEU of sacreBLEU: case-sensitive, tokenizer 13a."""
     return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)
 
 
 def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`{"bleu": {"score", "low", "high", "signature"}, "chrf": ..., "ter": ...}`."""
+    """Score detokenized translations with the standard metrics.
+
+    Args:
+        hypotheses: The translations.
+        references: The reference translations, in the same order.
+
+    Returns:
+        `{"bleu": {"score", "low", "high", "signature"}, "chrf": ..., "ter": ...}`. `low` and `high`
+        are the ends of the 95% confidence interval.
+    """
     return {
-        name: with_interval(metric(), hypotheses, references) for name, metric in METRICS.items()
+        key: score_with_interval(metric.create(), hypotheses, references)
+        for key, metric in STANDARD_METRICS.items()
     }
 
 
-def with_interval(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str]
+def score_with_interval(
+    metric: SacreBleuMetric, hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, Any]:
-    """A score with the interval that resampling the sentences gives."""
-    found = resample(metric, hypotheses, references)
-    mean, half = estimate_ci(found.samples)
+    """Return score, 95% confidence interval and signature of preprocessed text."""
+    resampled = resample(metric, hypotheses, references)
+    mean, half_width = estimate_ci(resampled.samples)
     signature = metric.get_signature()
     signature.update("bs", RESAMPLES)
     signature.update("seed", SEED)
     return {
-        "score": round(found.score, 4),
-        "low": round(float(mean - half), 4),
-        "high": round(float(mean + half), 4),
+        "score": round(resampled.score, 4),
+        "low": round(float(mean - half_width), 4),
+        "high": round(float(mean + half_width), 4),
         "signature": signature.format(short=False),
     }
 
 
 class Resampled(NamedTuple):
-    """A system's score on a text, and on each sample of its sentences."""
+    """The score of a system on a text, and on bootstrap samples of its sentences."""
 
     score: float
     samples: np.ndarray  # [RESAMPLES]
 
 
-def resample(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Resampled:
-    """Scores samples of the sentences, as many as there are, the same for every system."""
-    # What sacreBLEU's own bootstrap does, and draws; that one fails where some samples score 0.
+def resample(
+    metric: SacreBleuMetric, hypotheses: Sequence[str], references: Sequence[str]
+) -> Resampled:
+    """Score a text and bootstrap samples of it.
+
+    Each sample has as many sentences as the text. The samples are the same for every system, so
+    that systems can be compared sample by sample.
+    """
+    # The samples are those of sacreBLEU's own bootstrap, which fails if a sample scores 0.
     statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]))
-    draws = np.random.default_rng(SEED).choice(len(statistics), (RESAMPLES, len(statistics)))
+    samples = np.random.default_rng(SEED).choice(len(statistics), (RESAMPLES, len(statistics)))
 
     def score(rows: np.ndarray) -> float:
         return float(metric._compute_score_from_stats(rows.sum(axis=0)).score)
 
-    return Resampled(score(statistics), np.array([score(statistics[draw]) for draw in draws]))
-
-
-def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
-    """Lines as the literature's scripts leave them, tokens apart by spaces."""
-    normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    return [
-        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True, escape=True)
-        for line in lines
-    ]
-
-
-def literature_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str
-) -> dict[str, Any]:
-    """The score of cased, detokenised hypotheses against references that are tokens already."""
-    metric = BLEU(tokenize="none", force=True)
-    return with_interval(metric, literature_tokens(hypotheses, language), references)
+    return Resampled(score(statistics), np.array([score(statistics[rows]) for rows in samples]))

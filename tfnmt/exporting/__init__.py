@@ -1,1 +1,1 @@
-"""SavedModels: writing them, and translating with them."""
+"""Exports: SavedModels for TensorFlow Serving, and CTranslate2 models."""

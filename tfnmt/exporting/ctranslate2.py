@@ -1,11 +1,12 @@
-"""Writing a CTranslate2 model: an engine in C++ for CPUs and NVIDIA GPUs, without TensorFlow.
+"""Writing a CTranslate2 model: a C++ engine for CPUs and NVIDIA GPUs, without TensorFlow.
 
-model.bin, config.json, shared_vocabulary.json    what ctranslate2.Translator loads
-tokenizer.model                                   the SentencePiece model
-model_card.json                                   where the model comes from
-README.txt                                        how to translate with it
+    model.bin, config.json, shared_vocabulary.json    loaded by ctranslate2.Translator
+    tokenizer.model                                   the SentencePiece model
+    model_card.json                                   the model card
+    README.txt                                        how to translate with it
 
-Nothing here imports TensorFlow before a model is converted: what stands in the way is told at once.
+This module imports TensorFlow only to convert a model, so that `check_export` reports problems at
+once.
 """
 
 import json
@@ -18,7 +19,7 @@ import numpy as np
 from tfnmt.config import Config, DecodingConfig, ModelConfig
 from tfnmt.data.preparation.tokenizer import BOS, PAD, Tokenizer
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import written_aside
+from tfnmt.runtime.files import atomic_path
 
 if TYPE_CHECKING:
     from tfnmt.model.transformer import Transformer
@@ -28,20 +29,21 @@ Layer = Any
 Variable = Any
 
 QUANTIZATIONS = ("float32", "float16", "int8")
-"""How weights can be stored; int8 has float32 for what is no matrix."""
+"""Types of the stored weights. int8 stores only matrices as int8, the rest as float32."""
 
-POSITIONS = 1024
-"""So many positions there are at least: by default CTranslate2 reads sources of that length."""
+MIN_POSITIONS = 1024
+"""Least number of position encodings. CTranslate2 reads sources of this length by default."""
 
 README = """\
-A translator from {source} to {target}, made by tfnmt for CTranslate2 (weights: {quantization}).
+A translation model from {source} to {target}, exported by tfnmt for CTranslate2.
+Weights: {quantization}.
 
     pip install ctranslate2 sentencepiece
 
     import ctranslate2
     import sentencepiece
 
-    folder = "."  # this one
+    folder = "."  # the folder of this file
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=f"{{folder}}/tokenizer.model")
     translator = ctranslate2.Translator(folder, device="cpu")  # or "cuda"
     texts = ["..."]
@@ -53,21 +55,21 @@ A translator from {source} to {target}, made by tfnmt for CTranslate2 (weights: 
     for result in results:
         print(tokenizer.decode(result.hypotheses[0]))
 
-The end of a source is added by the model, padding and <s> can never be part of a translation: the
-pieces of SentencePiece are all it takes.
+Pass only the tokens of SentencePiece: the model adds </s> to a source, and never generates padding
+or <s>.
 
-CTranslate2 divides a log probability by length^length_penalty, tfnmt by ((5 + length) / 6)^
-length_penalty, and CTranslate2 stops at beam_size finished translations. With length_penalty=0, or
-beam_size=1, both find the same translations; otherwise nearly the same.
+CTranslate2 divides the log probability by length^length_penalty, tfnmt by ((5 + length) / 6)^
+length_penalty. CTranslate2 stops at beam_size finished translations. Both find the same
+translations with length_penalty=0 or beam_size=1, and otherwise nearly the same ones.
 """
 
 
 def check_export(folder: Path) -> None:
-    """Raises what would stop an export: no CTranslate2, or a folder that holds something."""
+    """Raise a UserError if CTranslate2 is not installed or the folder is not empty."""
     if find_spec("ctranslate2") is None:
         raise UserError("ctranslate2: not installed; pip install ctranslate2")
     if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{folder}: holds something already; name a new folder")
+        raise UserError(f"{folder}: not empty; choose a new folder")
 
 
 def export_ctranslate2(
@@ -78,44 +80,68 @@ def export_ctranslate2(
     folder: Path,
     quantization: str,
 ) -> Path:
-    """Writes the model to a new folder, complete at once; returns the folder."""
+    """Write a CTranslate2 model. The folder appears only when it is complete.
+
+    Args:
+        transformer: The trained model.
+        config: Its configuration.
+        tokenizer_model: The content of its SentencePiece model file.
+        card: The model card.
+        folder: The folder to write. It must be empty or not exist.
+        quantization: One of QUANTIZATIONS.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: CTranslate2 is not installed, or the folder is not empty.
+    """
     check_export(folder)
-    spec = make_spec(transformer, config, Tokenizer(tokenizer_model).pieces())
+    spec = make_spec(transformer, config, Tokenizer(tokenizer_model).tokens())
     spec.validate()
     spec.optimize(quantization)
     card = {**card, "quantization": quantization}
-    with written_aside(folder) as aside:
-        aside.mkdir()
-        spec.save(str(aside))
-        (aside / "tokenizer.model").write_bytes(tokenizer_model)
-        _write(aside / "model_card.json", json.dumps(card, indent=1, ensure_ascii=False) + "\n")
-        _write(aside / "README.txt", _readme(config, quantization))
+    card_json = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
+    with atomic_path(folder) as temporary:
+        temporary.mkdir()
+        spec.save(str(temporary))
+        (temporary / "tokenizer.model").write_bytes(tokenizer_model)
+        _write(temporary / "model_card.json", card_json)
+        _write(temporary / "README.txt", _readme(config, quantization))
     return folder
 
 
 def search_options(decoding: DecodingConfig) -> dict[str, Any]:
-    """What `translate_batch` is to be told to search as a configuration says.
+    """Return the arguments of `ctranslate2.Translator.translate_batch` for a configuration.
 
-    Its own defaults are others: a beam of 2, length_penalty 1, one piece at least.
+    The defaults of CTranslate2 differ: a beam of 2, length_penalty 1, at least one token.
     """
     return {
         "beam_size": decoding.beam_size,
         "length_penalty": decoding.length_penalty,
         "no_repeat_ngram_size": decoding.no_repeat_ngram or 0,
         "min_decoding_length": decoding.min_length,
-        "max_decoding_length": decoding.longest,
+        "max_decoding_length": decoding.max_translation_length,
         "max_input_length": decoding.max_source_length,
     }
 
 
-def make_spec(transformer: "Transformer", config: Config, pieces: list[str]) -> Spec:
-    """The weights, copied, by the names that CTranslate2 has for them."""
+def make_spec(transformer: "Transformer", config: Config, tokens: list[str]) -> Spec:
+    """Return the CTranslate2 specification of a model: a copy of its weights, and its vocabulary.
+
+    Args:
+        transformer: The trained model.
+        config: Its configuration.
+        tokens: The token strings by id.
+    """
     spec = _empty_spec(config.model)
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
     _set_encoder(spec.encoder, transformer)
     _set_decoder(spec.decoder, transformer)
-    longest = max(POSITIONS, config.decoding.longest, config.decoding.max_source_length)
+    longest = max(
+        MIN_POSITIONS, config.decoding.max_translation_length, config.decoding.max_source_length
+    )
     positions = _positions(longest, config.model.d_model)
     for side in (spec.encoder, spec.decoder):
         side.position_encodings.encodings = positions
@@ -132,7 +158,7 @@ def _empty_spec(config: ModelConfig) -> Spec:
         pre_norm=config.norm_first,
         activation={"relu": Activation.RELU, "gelu": Activation.GELU}[config.activation],
     )
-    spec.config.layer_norm_epsilon = config.norm_epsilon  # its own default is 1e-5
+    spec.config.layer_norm_epsilon = config.norm_epsilon  # CTranslate2's default: 1e-5
     spec.config.add_source_eos = True
     return spec
 
@@ -146,13 +172,14 @@ def _set_encoder(spec: Spec, transformer: "Transformer") -> None:
 
 
 def _set_decoder(spec: Spec, transformer: "Transformer") -> None:
-    from tfnmt.model.attention import BLOCKED
+    from tfnmt.model.attention import MASKED_SCORE
 
     spec.embeddings.weight = _array(transformer.target_embedding.table)
     spec.projection.weight = _array(transformer.output_embedding.table)
-    # Our output has no bias; here it keeps out what our search keeps out.
+    # The output projection of tfnmt has no bias. Here it excludes padding and BOS, which the search
+    # of tfnmt excludes.
     spec.projection.bias = np.zeros(len(spec.projection.weight), "float32")
-    spec.projection.bias[[PAD, BOS]] = BLOCKED
+    spec.projection.bias[[PAD, BOS]] = MASKED_SCORE
     _set_last_norm(spec, transformer.decoder)
     for layer, block in zip(spec.layer, transformer.decoder.blocks, strict=True):
         _set_self_attention(layer.self_attention, block)
@@ -187,7 +214,7 @@ def _set_feed_forward(spec: Spec, block: Layer) -> None:
 
 
 def _set_linear(spec: Spec, *projections: Layer) -> None:
-    """One projection, or several of the same input as one: weight [out, in], ours is [in, out]."""
+    """Join projections of the same input. CTranslate2 stores them as [out, in], Keras [in, out]."""
     spec.weight = np.concatenate([_array(each.kernel).T for each in projections])
     spec.bias = np.concatenate([_array(each.bias) for each in projections])
 
@@ -197,12 +224,15 @@ def _set_norm(spec: Spec, norm: Layer) -> None:
 
 
 def _array(variable: Variable) -> np.ndarray:
-    """A copy: quantizing writes into what it is given, and that must not be the model's memory."""
+    """Return a copy: quantization writes into the array, which may be the model's memory."""
     return np.array(variable.numpy(), "float32")
 
 
 def _positions(count: int, d_model: int) -> np.ndarray:
-    """Our sinusoids, [count, D]; CTranslate2's own have other rates, and all sines first."""
+    """Return the position encodings of tfnmt, [count, D].
+
+    Those of CTranslate2 differ: other frequencies, and all sines before all cosines.
+    """
     from tfnmt.model.embedding import sinusoids
 
     return np.array(sinusoids(np.arange(count), d_model))

@@ -1,6 +1,8 @@
-"""Replays the warm-up requests of a SavedModel as the server does, and prints their number.
+"""Replay the warm-up requests of a SavedModel as TensorFlow Serving does, in a clean process.
 
-echo '["FOLDER"]' | python -P replay.py
+    echo '["FOLDER"]' | python -P replay_warmup.py
+
+Prints the number of requests.
 """
 
 import json
@@ -15,7 +17,7 @@ WARMUP = Path("assets.extra") / "tf_serving_warmup_requests"
 
 
 def main(folder: str) -> None:
-    """Every request must be answered."""
+    """Run every request. A request that fails raises its error."""
     records = list(tf.data.TFRecordDataset(str(Path(folder) / WARMUP)).as_numpy_iterator())
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)

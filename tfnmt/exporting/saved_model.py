@@ -1,4 +1,4 @@
-"""Writing a SavedModel: text to text, for TensorFlow Serving or any TensorFlow with text ops."""
+"""Writing a SavedModel: text in, text out, for TensorFlow Serving or TensorFlow with text ops."""
 
 import json
 import shutil
@@ -14,22 +14,23 @@ from tfnmt.decoding.text import TEXT
 from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UsageError
 from tfnmt.exporting import answer_calls, replay_warmup
-from tfnmt.exporting.parity import calls_of, certify, fresh_process
+from tfnmt.exporting.parity import check_parity, clean_process, make_calls
 from tfnmt.exporting.warmup import check_warmup, write_warmup
 from tfnmt.loading.models import CARD, versions_in
-from tfnmt.runtime.files import written_aside
+from tfnmt.runtime.files import atomic_path
 
 PARITY = Path("assets.extra") / "parity.json"
+"""The parity report inside an export."""
 
 
 def served_graphs(translator: Translator, card: dict[str, Any]) -> dict[str, Any]:
-    """The signatures of a Translator, and `info`, which tells the model card."""
-    described = json.dumps(card, ensure_ascii=False)
+    """Return the graphs of a Translator by signature name, and `info` for the model card."""
+    card_json = json.dumps(card, ensure_ascii=False)
 
     @tf.function(input_signature=[TEXT], autograph=False)
     def info(text: Any) -> dict[str, Any]:
-        """card [B]: the model card as JSON, which the server hides in assets.extra otherwise."""
-        return {"card": tf.fill(tf.shape(text), described)}
+        # TensorFlow Serving does not serve assets.extra, which has the card as well.
+        return {"card": tf.fill(tf.shape(text), card_json)}
 
     return {**signatures(translator), "info": info}
 
@@ -40,83 +41,103 @@ def publish(
     texts: Sequence[str],
     path: Path,
 ) -> dict[str, Any]:
-    """Writes a version, complete at once, if it answers some texts as the Translator does.
+    """Write a version of an export if it reproduces the output of the Translator.
 
-    The server polls for new versions: one is written aside and renamed. Returns the certificate.
+    TensorFlow Serving polls for new versions, so the folder is renamed into place when it is
+    complete.
+
+    Args:
+        translator: The model.
+        card: The model card.
+        texts: The texts of the parity check.
+        path: The new folder, `<model base path>/<version>`.
+
+    Returns:
+        The parity report, as stored in assets.extra/parity.json.
+
+    Raises:
+        UserError: The export differs from the Translator, or TensorFlow Serving cannot run it.
     """
     graphs = served_graphs(translator, card)
     traced = {name: graph.get_concrete_function() for name, graph in graphs.items()}
     with (
-        # They make their imports while this one saves.
-        fresh_process(answer_calls.__file__) as witness,
-        fresh_process(replay_warmup.__file__) as server,
+        # These processes do their imports while this one saves the graphs.
+        clean_process(answer_calls.__file__) as run_answer_calls,
+        clean_process(replay_warmup.__file__) as run_replay_warmup,
         ThreadPoolExecutor() as pool,
-        written_aside(path) as aside,
+        atomic_path(path) as temporary,
     ):
-        calls = pool.submit(calls_of, graphs, texts)
-        aside.mkdir()
-        _save(translator, traced, aside)
-        _describe(card, texts, aside)
-        # From another place than it was written to: nothing in it may point to itself.
-        moved = aside.rename(aside.with_name(f"{aside.name}.moved"))
+        calls = pool.submit(make_calls, graphs, texts)
+        temporary.mkdir()
+        _save(translator, traced, temporary)
+        _add_extras(card, texts, temporary)
+        # Checked in another place, so that the export cannot depend on its own path.
+        moved = temporary.rename(temporary.with_name(f"{temporary.name}.moved"))
         try:
-            replayed = pool.submit(check_warmup, moved, server)
-            certificate = certify(graphs, calls.result(), moved, witness)
-            certificate |= {"texts": len(texts), "warm_up_requests": replayed.result()}
+            warmup_count = pool.submit(check_warmup, moved, run_replay_warmup)
+            report = check_parity(graphs, calls.result(), moved, run_answer_calls)
+            report |= {"texts": len(texts), "warm_up_requests": warmup_count.result()}
         finally:
-            moved.rename(aside)
-        _write_json(aside / PARITY, certificate)
-    return certificate
+            moved.rename(temporary)
+        _write_json(temporary / PARITY, report)
+    return report
 
 
 def next_version(folder: Path) -> int:
-    """The first number above those that are there, whatever has them for a name."""
+    """Return the number after the highest one in a model base path.
+
+    Every decimal name counts, even if it is not a version of an export.
+    """
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return max((int(name) for name in names if name.isdecimal()), default=0) + 1
 
 
 def check_free(path: Path) -> None:
-    """Raises where a version is there already: a server may be reading it."""
+    """Raise a UsageError if a version exists. A server may be reading it."""
     if path.exists():
-        raise UsageError(f"--version={path.name}: {path} is there already; choose another number")
+        raise UsageError(f"--version={path.name}: {path} already exists; choose another number")
 
 
 def check_kept(path: Path, keep: int) -> None:
-    """Refuses a version that `remove_old` would remove again, for it keeps the highest ones."""
+    """Raise a UsageError if `remove_old` would remove the new version.
+
+    It keeps the highest versions, whichever are the newest.
+    """
     higher = [version for version in versions_in(path.parent) if version > int(path.name)]
     if len(higher) >= keep:
         raise UsageError(
-            f"--keep={keep}: would remove version {path.name} itself, for there is {higher[-1]}; "
-            "give a higher --version, or none"
+            f"--keep={keep}: would remove the new version {path.name}, because version "
+            f"{higher[-1]} is higher; use a higher --version or omit it"
         )
 
 
 def remove_old(folder: Path, keep: int) -> list[int]:
-    """Removes all but the highest versions; returns their numbers."""
+    """Remove all versions except the `keep` highest ones; return the removed numbers."""
     old = versions_in(folder)[:-keep]
     for version in old:
-        # Out of the server's sight at once, for it must not see half a version.
-        aside = (folder / str(version)).rename(folder / f".{version}.removed")
-        shutil.rmtree(aside)
+        # Renamed first, so that a server never sees an incomplete version.
+        hidden = (folder / str(version)).rename(folder / f".{version}.removed")
+        shutil.rmtree(hidden)
     return old
 
 
 def _save(translator: Translator, traced: dict[str, Any], folder: Path) -> None:
-    """Writes the graphs as they were traced here, and what they use.
+    """Write the traced graphs, with their variables and the tokenizer.
 
-    The Keras model itself stays out: saving it would trace its `call` with inputs of its own guess.
+    The module does not hold the Keras model: saving it would trace its `call` with float inputs,
+    which fails for token ids.
     """
     module = tf.Module()
     module.weights = [variable.value for variable in translator.transformer.variables]
-    module.pieces = translator.codec.pieces
+    module.sentencepiece = translator.codec.sentencepiece
     try:
         tf.saved_model.save(module, str(folder), signatures=traced)
     except tf.errors.OpError as error:
         raise OSError(error.message) from error
 
 
-def _describe(card: dict[str, Any], texts: Sequence[str], folder: Path) -> None:
-    """Writes what lies beside the graphs: the card, and requests of a short and a long text."""
+def _add_extras(card: dict[str, Any], texts: Sequence[str], folder: Path) -> None:
+    """Write assets.extra: the card, and warm-up requests of a short and a long text."""
     (folder / CARD).parent.mkdir()
     _write_json(folder / CARD, card)
     by_length = sorted(texts, key=len)

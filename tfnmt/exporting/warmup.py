@@ -1,50 +1,58 @@
-"""Warm-up requests: what TensorFlow Serving runs before it says that a model is ready."""
+"""Warm-up requests, which TensorFlow Serving runs before it reports that a model is available."""
 
 from pathlib import Path
 
 import tensorflow as tf
 
-from tfnmt.decoding.searcher import MANY
-from tfnmt.exporting.parity import Ask
+from tfnmt.decoding.searcher import SPLIT_ROWS
+from tfnmt.decoding.signatures import SIGNATURES
+from tfnmt.exporting.parity import RunScript
 
-BATCHES = (1, 4, MANY)
-"""Rows; the last are searched in halves."""
+BATCHES = (1, 4, SPLIT_ROWS)
+"""Batch sizes in rows. The search splits batches of SPLIT_ROWS in two."""
 
-SIGNATURES = {
-    "serving_default": ("text",),
-    "greedy": ("text",),
-    "nbest": ("text",),
-    "align": ("text", "translation"),
-    "attention": ("text", "translation"),
-    "tokenize": ("text",),
-    "info": ("text",),
-}
-"""Those that take text, with their inputs."""
+WARMED_UP = {name: spec for name, spec in SIGNATURES.items() if spec.takes_text}
+"""The signatures with warm-up requests."""
 
 
 def write_warmup(path: Path, short: str, long: str) -> None:
-    """Writes requests for every signature that takes text, in several batches of both texts.
+    """Write requests for every signature that takes text.
 
-    The format is that of the server: a TFRecord of PredictionLog.
+    The format is that of TensorFlow Serving: a TFRecord file of PredictionLog.
+
+    Args:
+        path: The file to write.
+        short: A short text. Most rows of a batch have it.
+        long: A long text. Every fourth row has it, beginning with the first one.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, inputs in SIGNATURES.items():
+        for signature, spec in WARMED_UP.items():
             for size in BATCHES:
                 texts = [long if row % 4 == 0 else short for row in range(size)]
                 log = prediction_log_pb2.PredictionLog()
                 request = log.predict_log.request
-                request.model_spec.name = "tfnmt"  # which the server passes over
+                request.model_spec.name = "tfnmt"  # any name: the server ignores it
                 request.model_spec.signature_name = signature
-                for name in inputs:
+                for name in spec.inputs:
                     request.inputs[name].CopyFrom(tf.make_tensor_proto(texts))
                 writer.write(log.SerializeToString())
 
 
-def check_warmup(folder: Path, ask: Ask) -> int:
-    """Has `replay.py` replay the requests of a SavedModel; returns their number.
+def check_warmup(folder: Path, run_script: RunScript) -> int:
+    """Replay the warm-up requests of a SavedModel.
 
-    A request that fails would keep the server from loading the model.
+    TensorFlow Serving does not load a model if one of its warm-up requests fails.
+
+    Args:
+        folder: The SavedModel.
+        run_script: A clean process of `replay_warmup.py`.
+
+    Returns:
+        The number of requests.
+
+    Raises:
+        UserError: A request fails.
     """
-    return int(ask(f"{folder}: nothing was published, for its warm-up requests fail", folder))
+    return int(run_script(f"{folder}: a warm-up request fails; nothing was published", folder))

@@ -1,1 +1,1 @@
-"""Loading a model by run, export, bundle or name."""
+"""Load a model from a run, an export, or a bundle given by its name or URL."""

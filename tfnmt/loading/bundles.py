@@ -1,10 +1,10 @@
-"""A bundle: a run that can be given away, as one archive, and got back by a name or a URL.
+"""A bundle: a run that can be shared, as one archive, and loaded by a name or a URL.
 
-In the archive, below a folder of the bundle's name:
+The archive contains one folder with the name of the bundle:
 
-config.yaml  tokenizer.model  averaged/<step>/   what translating needs: a run folder
+config.yaml  tokenizer.model  averaged/<step>/   the files needed to translate: a run folder
 model_card.json                                  languages, limits, evaluations, versions
-LICENCE.txt                                      the terms of the training text and its sources
+LICENSE.txt                                      terms and source of the training data
 """
 
 import gzip
@@ -18,65 +18,83 @@ from typing import Any
 
 from tfnmt.config import dump_config
 from tfnmt.errors import UserError
-from tfnmt.loading.card import without_folders
-from tfnmt.runs.checkpoints import snapshot_is_whole
+from tfnmt.loading.card import strip_folders
+from tfnmt.runs.checkpoints import is_complete
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import written_aside
+from tfnmt.runtime.files import atomic_path
 
-ENDING = ".tar.gz"
+SUFFIX = ".tar.gz"
 CARD = "model_card.json"
-LICENCE = "LICENCE.txt"
-NEEDED = ("config.yaml", "tokenizer.model", LICENCE)
+LICENSE = "LICENSE.txt"
+REQUIRED = ("config.yaml", "tokenizer.model", LICENSE)
 
 
 def write_bundle(run: Run, card: dict[str, Any], path: Path) -> None:
-    """Packs what a run translates with; the same run and card give the same bytes."""
+    """Write a bundle. The same run and card give the same bytes.
+
+    Args:
+        run: The run.
+        card: The model card, from `make_card`.
+        path: The archive, named `<bundle>.tar.gz`.
+
+    Raises:
+        UserError: The weights are damaged, or the archive could not be written.
+    """
     weights = run.weights()
-    if not snapshot_is_whole(weights.parent):
-        raise UserError(f"{weights.parent}: a file in it is damaged or missing; copy the run anew")
+    if not is_complete(weights.parent):
+        raise UserError(f"{weights.parent}: contains a damaged or missing file; copy the run again")
     files = {
-        "config.yaml": dump_config(without_folders(run.config())).encode(),
+        "config.yaml": dump_config(strip_folders(run.config())).encode(),
         "tokenizer.model": run.tokenizer_model(),
         CARD: (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode(),
-        LICENCE: _licence(card).encode(),
+        LICENSE: _license_text(card).encode(),
     }
     for file in sorted(weights.parent.iterdir()):
         files[f"averaged/{weights.parent.name}/{file.name}"] = file.read_bytes()
-    folder = path.name.removesuffix(ENDING)
+    folder = path.name.removesuffix(SUFFIX)
     with (
-        written_aside(path) as aside,
-        aside.open("wb") as out,
-        gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
+        atomic_path(path) as temporary,
+        temporary.open("wb") as out,
+        gzip.GzipFile("", "wb", 6, out, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as archive,
     ):
         for name, content in files.items():
-            member = tarfile.TarInfo(f"{folder}/{name}")  # no owner, and 1970
+            member = tarfile.TarInfo(f"{folder}/{name}")  # without owner and time
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
 
 
 def unpack_bundle(archive: Path, folder: Path) -> None:
-    """Unpacks a bundle aside and gives it its name when it is whole."""
+    """Unpack a bundle in a temporary folder, check it, and move it to `folder`.
+
+    Args:
+        archive: The bundle.
+        folder: The new run folder. Its parent must exist.
+
+    Raises:
+        UserError: The archive is not a bundle, or it is damaged.
+    """
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         try:
             with tarfile.open(archive) as members:
-                members.extractall(scratch, filter="data")  # which no path leaves
+                members.extractall(scratch, filter="data")  # no path leaves the folder
         except (tarfile.TarError, OSError, EOFError) as error:
             raise UserError(f"{archive}: not a bundle ({error}); remove it") from error
-        found = list(Path(scratch).iterdir())
-        if len(found) != 1 or not all((found[0] / name).is_file() for name in NEEDED):
-            raise UserError(f"{archive}: not a bundle (no run folder in it); remove it")
-        weights = Run(found[0]).weights()
-        if not snapshot_is_whole(weights.parent):
-            raise UserError(f"{archive}: its weights are damaged; remove it and fetch it again")
-        shutil.move(found[0], folder)
+        folders = list(Path(scratch).iterdir())
+        if len(folders) != 1 or not all((folders[0] / name).is_file() for name in REQUIRED):
+            raise UserError(f"{archive}: not a bundle (it contains no run folder); remove it")
+        weights = Run(folders[0]).weights()
+        if not is_complete(weights.parent):
+            raise UserError(f"{archive}: the weights are damaged; remove it and download it again")
+        shutil.move(folders[0], folder)
 
 
-def _licence(card: dict[str, Any]) -> str:
+def _license_text(card: dict[str, Any]) -> str:
     data = card["training_data"]
     return (
-        f"Trained on {data['corpus']}: {data['licence']}\n\n"
-        f"{card['source']} to {card['target']}, run {card['run']}, step {card['step']}, made by "
-        f"tfnmt {card['versions']['tfnmt']}.\nThe terms of the text above hold for what is made "
-        "with these weights as far as the law where you are says so.\n"
+        f"Trained on {data['corpus']}: {data['license']}\n\n"
+        f"{card['source']} to {card['target']}, run {card['run']}, step {card['step']}, "
+        f"trained with tfnmt {card['versions']['tfnmt']}.\n"
+        "Depending on the law of your country, the terms above may also apply to these weights and "
+        "to their translations.\n"
     )

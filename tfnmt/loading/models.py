@@ -1,6 +1,6 @@
-"""What `--model` names: a run, or an export of one. Both translate in the same way.
+"""Find the model that `--model` names: a run, an export or a bundle. All translate the same way.
 
-Nothing here imports TensorFlow before `load`: a wrong name is reported at once.
+TensorFlow is imported only by the `load` methods, so that an invalid name is reported immediately.
 """
 
 import json
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfnmt.config import Config, SamplingConfig, build_config, merge
 from tfnmt.errors import UsageError, UserError
-from tfnmt.progress import say
-from tfnmt.runs.checkpoints import check_weights, still_there
-from tfnmt.runs.run import Run, home, newest_finished_run
-from tfnmt.runtime.startup import import_tensorflow, silent_stderr
+from tfnmt.progress import log
+from tfnmt.runs.checkpoints import check_weights, report_missing
+from tfnmt.runs.run import Run, base_folder, newest_finished_run
+from tfnmt.runtime.startup import import_tensorflow, silence_stderr
 
 if TYPE_CHECKING:
     from tfnmt.decoding.lines import Signatures
@@ -21,105 +21,133 @@ if TYPE_CHECKING:
 
 SAVED_MODEL = "saved_model.pb"
 CARD = Path("assets.extra") / "model_card.json"
-"""The model card inside an export; TensorFlow Serving passes over assets.extra."""
+"""The model card in an export. TensorFlow Serving ignores the folder assets.extra."""
 
 
 @dataclass(frozen=True)
 class RunModel:
-    """A run's weights."""
+    """A run, with one of its checkpoints."""
 
     run: Run
     weights: Path
-    config: Config  # with the decoding that was asked for
+    config: Config  # with the requested changes of `decoding`
 
     @property
     def name(self) -> str:
-        """The run's folder."""
+        """The run folder."""
         return str(self.run.path)
 
     @property
     def step(self) -> int:
-        """The update that the weights are from."""
+        """The training step of the weights."""
         return int(self.weights.parent.name)
 
     @property
-    def knows_its_text(self) -> bool:
-        """Whether its configuration says where files of its own text lie: not that of a bundle."""
+    def has_data_paths(self) -> bool:
+        """Whether the configuration has complete paths of custom data. That of a bundle has not."""
         return not (self.run.path / CARD.name).is_file()
 
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
-        """Its graphs, by the names that they have in an export, and `sample` and `alone`.
+        """Return the signatures of an export, and additionally `sample` and `single`.
 
-        Every translation begins with the prefix.
+        Args:
+            prefix: Text that every translation begins with.
+            sampling: The settings of `sample`.
+
+        Raises:
+            UserError: The weights are damaged or missing.
         """
         translator = self.load_translator(prefix)
-        from tfnmt.decoding.compiled import AloneTranslator
+        from tfnmt.decoding.compiled import SingleSentenceTranslator
         from tfnmt.decoding.signatures import signatures
 
         sampler = translator.sampler(sampling or SamplingConfig())
-        alone = AloneTranslator(translator).translate
-        return {**signatures(translator), "sample": sampler, "alone": alone}
+        single = SingleSentenceTranslator(translator).translate
+        return {**signatures(translator), "sample": sampler, "single": single}
 
     def load_translator(self, prefix: str = "") -> "Translator":
-        """What is behind them."""
+        """Return the Translator of the run.
+
+        Args:
+            prefix: Text that every translation begins with.
+
+        Raises:
+            UserError: The weights are damaged or missing.
+        """
         import_tensorflow()
         from tfnmt.decoding.translator import load_translator
 
         tokenizer_model = self.run.tokenizer_model()
         check_weights(self.weights)
-        with still_there(self.weights):
+        with report_missing(self.weights):
             return load_translator(self.weights, self.config, tokenizer_model, prefix)
 
 
 @dataclass(frozen=True)
 class ExportModel:
-    """A version of an export."""
+    """One version of an export."""
 
     path: Path
     card: dict[str, Any]
 
     @property
     def name(self) -> str:
-        """The version's folder."""
+        """The folder of the version."""
         return str(self.path)
 
     @property
     def step(self) -> int:
-        """The update that the weights are from."""
+        """The training step of the weights."""
         return int(self.card["step"])
 
     @property
-    def knows_its_text(self) -> bool:
-        """Not where the files of its own text lay: its card has their names alone."""
+    def has_data_paths(self) -> bool:
+        """Whether the configuration has complete paths of custom data: never, as in a bundle."""
         return False
 
     @property
     def config(self) -> Config:
-        """The run's configuration, decoding as it is fixed in the graph."""
+        """The configuration of the run, with the decoding settings of the exported graph."""
         return build_config(self.card["config"])
 
     def load(self) -> "Signatures":
-        """Its graphs, by their names."""
+        """Return the signatures of the SavedModel.
+
+        Raises:
+            UserError: The SavedModel cannot be loaded, or an earlier version made it.
+        """
         import_tensorflow("tensorflow_text")
         import tensorflow as tf
 
         try:
-            with silent_stderr():  # SentencePiece announces its normalizer
+            with silence_stderr():  # SentencePiece logs its normalizer
                 loaded = tf.saved_model.load(str(self.path))
-        except Exception as error:  # TensorFlow raises whatever its parts raise
+        except Exception as error:  # TensorFlow raises many types
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(
                 f"{self.path}: cannot be loaded ({reason}); export the run again"
             ) from error
         signatures: Signatures = loaded.signatures
+        if "source_tokens" not in loaded.signatures["align"].structured_outputs:
+            raise UserError(f"{self.path}: made by an earlier version; export the run again")
         return signatures
 
 
 def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportModel:
-    """The model of that name, with some keys of `decoding` changed; None is the newest run."""
+    """Return the model with this name.
+
+    Args:
+        model: A run folder, an export, or the name or URL of a bundle. None selects the newest
+            finished run.
+        changes: Keys of `decoding` to change.
+
+    Raises:
+        UserError: There is no such model.
+        UsageError: The model is an export, whose decoding settings are fixed.
+    """
     if model is None:
-        newest = newest_finished_run(home() / "runs")
-        say(f"--model={newest.path}, the newest finished run")
+        newest = newest_finished_run(base_folder() / "runs")
+        log(f"--model={newest.path} (the newest finished run)")
         return find_run(newest.path, changes)
     path = find_folder(model)
     version = find_version(path)
@@ -128,46 +156,56 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
     if changes:
         # --max_length=source+N changes two keys.
         given = {key.replace("max_extra_length", "max_length") for key in changes}
-        raise UsageError(
-            *(f"--{name}: fixed in an export; give the run, or export it anew"
-              for name in sorted(given))
-        )  # fmt: skip
+        problem = "fixed in an export; pass the run folder instead"
+        raise UsageError(*(f"--{name}: {problem}" for name in sorted(given)))
     return ExportModel(version, _read_card(version))
 
 
 def find_folder(model: str) -> Path:
-    """The folder that a `--model` means: itself, or that of a bundle, by its name or URL."""
+    """Return the folder of a model: a path, or the name or URL of a bundle.
+
+    A path that does not exist is returned unchanged.
+
+    Raises:
+        UserError: The path is a file, or there is no such folder or bundle.
+    """
     folder = Path(model)
     if folder.is_file():
-        raise UserError(
-            f"--model={model}: a file, where a folder is expected; unpack a bundle first"
-        )
+        raise UserError(f"--model={model}: a file, not a folder; unpack a bundle first")
     if folder.exists():
         return folder
     from tfnmt.loading.registry import MODELS, find_bundle
 
-    found = find_bundle(model, home() / ".cache" / "models")
-    if found is None and folder.parent == Path() and MODELS:
+    bundle = find_bundle(model, base_folder() / ".cache" / "models")
+    if bundle is None and folder.parent == Path() and MODELS:
         raise UserError(
-            f"--model={model}: no such folder, and no such name; there are {', '.join(MODELS)}"
+            f"--model={model}: no such folder or bundle; the bundles are {', '.join(MODELS)}"
         )
-    return found or folder
+    return bundle or folder
 
 
 def find_run(path: Path, changes: dict[str, Any] | None = None) -> RunModel:
-    """A run's weights, with some keys of `decoding` changed; says which weights it takes."""
+    """Return a run, and log which of its checkpoints is used.
+
+    Args:
+        path: The run folder.
+        changes: Keys of `decoding` to change.
+
+    Raises:
+        UserError: The folder is not a run, or has no checkpoint.
+    """
     run = Run(path)
     config = run.config()
     if changes:
         decoding = merge(config.decoding.model_dump(), changes)
         config = build_config({**config.model_dump(), "decoding": decoding})
     weights = run.weights()
-    say(f"weights: {weights.relative_to(path).parent} of {path}")
+    log(f"weights: {weights.relative_to(path).parent} of {path}")
     return RunModel(run, weights, config)
 
 
 def find_version(path: Path) -> Path | None:
-    """The SavedModel in a folder: itself, or its highest version; None where it is no export."""
+    """Return the folder of a SavedModel: `path`, or its highest version; None if not an export."""
     if (path / SAVED_MODEL).is_file():
         return path
     versions = versions_in(path)
@@ -175,7 +213,7 @@ def find_version(path: Path) -> Path | None:
 
 
 def versions_in(folder: Path) -> list[int]:
-    """The numbers of the versions in a folder, rising: as `export` writes them, 7 and not 007."""
+    """Return the version numbers in a folder, in ascending order. Ignores names such as 007."""
     names = [file.parent.name for file in folder.glob(f"*/{SAVED_MODEL}")]
     return sorted(int(name) for name in names if name.isdecimal() and str(int(name)) == name)
 
@@ -185,6 +223,6 @@ def _read_card(version: Path) -> dict[str, Any]:
         card: dict[str, Any] = json.loads((version / CARD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{version / CARD}: no model card there; tfnmt.export writes one"
+            f"{version / CARD}: missing or invalid model card; export the run again"
         ) from error
     return card

@@ -1,1 +1,1 @@
-"""The Transformer, in keras.ops alone."""
+"""The Transformer and its layers, written with keras.ops only."""

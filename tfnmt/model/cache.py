@@ -1,7 +1,7 @@
-"""What a decoder remembers of the target that it has read, in a search of K tokens a step.
+"""Self-attention key/value cache for incremental decoding with K hypotheses per sentence.
 
-Letters: B sentences, K hypotheses (beams) of each, H heads, D d_model, S source, R steps that there
-is room for.
+Letters: B batch, K hypotheses per sentence, H heads, D d_model, S source length, R steps that the
+cache has room for.
 """
 
 from abc import ABC, abstractmethod
@@ -14,56 +14,71 @@ from tfnmt.model.layers import Tensor
 
 
 class KeysValues(NamedTuple):
-    """What an attention layer attends to: of the memory, or of what was read of the target."""
+    """Projected keys and values of one attention layer.
 
-    keys: Tensor  # [B, H, S, D/H] or [B, H, R * K, D/H]
-    values: Tensor  # the same
-
-
-class Cache(NamedTuple):
-    """What was read of the target: K tokens a step.
-
-    Keys and values stay where they are: where hypotheses go on from others, only `own` changes.
+    S positions in cross-attention, R * K cached tokens in self-attention.
     """
 
-    own: Tensor  # [B, K, R * K], 1 where hypothesis k has a token in its past, else 0
-    layers: tuple[KeysValues, ...]
+    keys: Tensor  # [B, H, S, D/H] or [B, H, R * K, D/H]
+    values: Tensor  # the same shape
 
 
-class Room(ABC):
-    """How much a cache has room for, and how K tokens are put into it."""
+class KVCache(NamedTuple):
+    """Keys and values of the target tokens decoded so far.
+
+    Beam search never moves keys and values. When a hypothesis continues another one, only
+    `ancestry` changes.
+    """
+
+    ancestry: Tensor  # [B, K, R * K], 1 where the cached token belongs to hypothesis k, else 0
+    layers: tuple[KeysValues, ...]  # one item per decoder layer
+
+
+class CacheLayout(ABC):
+    """Defines the initial size of a cache and writes the K new tokens of a step into it."""
 
     steps: Tensor | int
-    """R, where a search begins."""
+    """The value of R before the first step."""
 
     @abstractmethod
-    def put(self, past: Tensor, new: Tensor, position: Tensor) -> Tensor:
-        """[B, *, R * K, ...] of before and [B, *, K, ...] of a step -> [B, *, R * K, ...]."""
+    def write(self, cached: Tensor, new: Tensor, position: Tensor) -> Tensor:
+        """Add the K entries of one step to the cached ones.
+
+        Args:
+            cached: [B, *, R * K, ...], the entries before the step.
+            new: [B, *, K, ...], the entries of the step.
+            position: Scalar, the number of steps before this one.
+
+        Returns:
+            [B, *, R * K, ...], where R is the value after the step.
+        """
 
 
-class Growing(Room):
-    """Room for what was read and nothing else: nothing is attended to in vain."""
+class DynamicCache(CacheLayout):
+    """A cache that grows by one step at a time, so attention never covers empty slots."""
 
     steps = 0
 
-    def put(self, past: Tensor, new: Tensor, position: Tensor) -> Tensor:
-        """Behind what is there."""
-        return ops.concatenate([past, new], axis=2)
+    def write(self, cached: Tensor, new: Tensor, position: Tensor) -> Tensor:
+        """Append the new entries."""
+        return ops.concatenate([cached, new], axis=2)
 
 
-GROWING = Growing()
+DYNAMIC_CACHE = DynamicCache()
+"""The layout to use without a compiler."""
 
 
 @dataclass(frozen=True)
-class Bounded(Room):
-    """Room for so many steps from the beginning: every step has the same shapes.
+class StaticCache(CacheLayout):
+    """A cache preallocated for a fixed number of steps, so that all shapes are static.
 
-    That is what a compiler asks for. Each step attends to all of it, what is empty being masked.
+    Compilers (XLA, LiteRT) need static shapes. Attention covers unused slots as well and masks
+    them.
     """
 
     steps: Tensor | int
 
-    def put(self, past: Tensor, new: Tensor, position: Tensor) -> Tensor:
-        """Into the place of a step."""
-        begin = (0, 0, position * new.shape[2], *(0 for _ in new.shape[3:]))
-        return ops.slice_update(past, begin, new)
+    def write(self, cached: Tensor, new: Tensor, position: Tensor) -> Tensor:
+        """Overwrite the slots of the step at `position`."""
+        start = (0, 0, position * new.shape[2], *(0 for _ in new.shape[3:]))
+        return ops.slice_update(cached, start, new)

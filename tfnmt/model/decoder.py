@@ -1,11 +1,14 @@
 """The decoder: a stack of layers (section 3.1, the right half of figure 1).
 
-It runs in two ways that give the same numbers: `call` reads a whole target at once (teacher
-forcing), `step` reads the next token of K hypotheses a sentence, which stand where positions stand
-in `call`, and remembers keys and values in a cache.
+It runs in two ways that give the same numbers:
 
-Letters: B sentences, K hypotheses (beams) of each, T target, S source, D d_model, H heads, R steps
-that a cache has room for.
+- The call reads whole targets [B, T] at once (teacher forcing).
+- `start` and `step` decode incrementally. A step reads one token of each of K hypotheses per
+  sentence and adds its keys and values to a cache. The K hypotheses take the place of the T
+  positions of the call.
+
+Letters: B batch, K hypotheses per sentence, T target length, S source length, H heads, D d_model,
+L layers, R steps that the cache has room for.
 """
 
 from collections.abc import Callable
@@ -16,38 +19,68 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.attention import Joined, causal_mask, join, project_heads
-from tfnmt.model.cache import Cache, KeysValues, Room
+from tfnmt.model.attention import (
+    FusedProjection,
+    causal_mask,
+    fuse_projections,
+    project_heads,
+)
+from tfnmt.model.cache import CacheLayout, KeysValues, KVCache
 from tfnmt.model.layers import Tensor
-from tfnmt.model.sublayers import attention, feed_forward, last_norm, residual
+from tfnmt.model.sublayers import (
+    make_attention,
+    make_feed_forward,
+    make_final_norm,
+    make_residual,
+)
 
-Put = Callable[[Tensor, Tensor], Tensor]
-"""What was read before, what is new -> both."""
+Write = Callable[[Tensor, Tensor], Tensor]
+"""Adds the entries of a step to cached ones: (cached, new) -> both."""
 
 
-class Fixed(NamedTuple):
-    """What all steps of a search read, and none changes."""
+class LayerContext(NamedTuple):
+    """Tensors that one decoder layer reads in every step and never changes."""
 
-    memory_mask: Tensor  # [B, 1, 1, S]
-    cross: tuple[KeysValues, ...]  # of the memory, a layer
-    joined: tuple[Joined, ...]  # the projections of self-attention, a layer
-    room: Room  # in which the cache is kept
+    qkv: FusedProjection  # of self-attention
+    cross: KeysValues  # precomputed cross-attention keys and values, [B, H, S, D/H]
+    memory_mask: Tensor  # [B, 1, 1, S], the same for all layers
+
+
+class DecodingContext(NamedTuple):
+    """Everything that a decoding step reads and never changes."""
+
+    layers: tuple[LayerContext, ...]
+    layout: CacheLayout
 
 
 class DecoderLayer(keras.layers.Layer):
-    """Masked self-attention, attention to the memory, then the feed-forward network."""
+    """One decoder layer: masked self-attention, cross-attention, feed-forward (section 3.1).
+
+    Args:
+        config: Width, heads, dropout rates, and pre-norm or post-norm.
+
+    Call arguments:
+        x: [B, T, D].
+        mask: [1, 1, T, T], the causal mask.
+        cross: Keys and values of the encoder output, [B, H, S, D/H] each.
+        memory_mask: [B, 1, 1, S], True at real source tokens.
+        seed: [2], the dropout seed. None turns dropout off.
+
+    Output:
+        [B, T, D].
+    """
 
     def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.self_attention = attention(config, name="self_attention")
-        self.self_attention_residual = residual(config, name="self_attention_residual")
-        self.cross_attention = attention(config, name="cross_attention")
-        self.cross_attention_residual = residual(config, name="cross_attention_residual")
-        self.feed_forward = feed_forward(config, name="feed_forward")
-        self.feed_forward_residual = residual(config, name="feed_forward_residual")
+        self.self_attention = make_attention(config, name="self_attention")
+        self.self_attention_residual = make_residual(config, name="self_attention_residual")
+        self.cross_attention = make_attention(config, name="cross_attention")
+        self.cross_attention_residual = make_residual(config, name="cross_attention_residual")
+        self.feed_forward = make_feed_forward(config, name="feed_forward")
+        self.feed_forward_residual = make_residual(config, name="feed_forward_residual")
 
     def build(self, input_shape: Any = None) -> None:
-        """Builds the sublayers."""
+        """Create the weights of the sublayers."""
         self.self_attention.build()
         self.self_attention_residual.build()
         self.cross_attention.build()
@@ -63,58 +96,83 @@ class DecoderLayer(keras.layers.Layer):
         memory_mask: Tensor,
         seed: Tensor | None = None,
     ) -> Tensor:
-        """x [B, T, D], mask [1, 1, T, T], cross [B, H, S, D/H] -> [B, T, D]."""
-        x = self._look_back(x, mask, seed)
-        return self._look_over(x, cross, memory_mask, seed)
+        """Apply the layer to whole targets x [B, T, D]; return [B, T, D]."""
+        x = self._self_attention(x, mask, seed)
+        return self._cross_attention_and_feed_forward(x, cross, memory_mask, seed)
 
     def step(
-        self,
-        x: Tensor,
-        mask: Tensor,
-        past: KeysValues,
-        put: Put,
-        joined: Joined,
-        cross: KeysValues,
-        memory_mask: Tensor,
+        self, x: Tensor, mask: Tensor, past: KeysValues, write: Write, context: LayerContext
     ) -> tuple[Tensor, KeysValues]:
-        """A token of each hypothesis: x [B, K, D] -> [B, K, D], and the past with it."""
-        entered = self.self_attention_residual.enter(x)
-        query, *new = project_heads(entered, joined, self.self_attention.num_heads)
-        past = KeysValues(*map(put, past, new))
-        attended = self.self_attention.attend(query, *past, mask)
-        x = self.self_attention_residual.leave(x, attended)
-        return self._look_over(x, cross, memory_mask, None), past
+        """Apply the layer to one token of each hypothesis.
 
-    def attention(
+        Args:
+            x: [B, K, D].
+            mask: [B, 1, K, R * K], True where the cached token belongs to hypothesis k.
+            past: Cached keys and values of self-attention, before this step.
+            write: Adds keys or values of this step to the cached ones.
+            context: The tensors of this layer that no step changes.
+
+        Returns:
+            [B, K, D], and `past` with the keys and values of this step.
+        """
+        attention_input = self.self_attention_residual.sublayer_input(x)
+        query, *new = project_heads(attention_input, context.qkv, self.self_attention.num_heads)
+        past = KeysValues(*map(write, past, new))
+        attended = self.self_attention.attend(query, *past, mask)
+        x = self.self_attention_residual.add(x, attended)
+        x = self._cross_attention_and_feed_forward(x, context.cross, context.memory_mask, None)
+        return x, past
+
+    def attention_weights(
         self, x: Tensor, mask: Tensor, cross: KeysValues, memory_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """What `call` attends to: [B, H, T, T] in the target, [B, H, T, S] in the memory."""
-        entered = self.self_attention_residual.enter(x)
-        keys, _ = self.self_attention.project(entered)
-        own = self.self_attention.weigh(entered, keys, mask)
+        """Return the attention weights of the call without dropout.
 
-        entered = self.cross_attention_residual.enter(self._look_back(x, mask, None))
-        return own, self.cross_attention.weigh(entered, cross.keys, memory_mask)
+        Returns:
+            Weights of self-attention [B, H, T, T] and of cross-attention [B, H, T, S].
+        """
+        attention_input = self.self_attention_residual.sublayer_input(x)
+        keys, _ = self.self_attention.project_keys_values(attention_input)
+        self_weights = self.self_attention.attention_weights(attention_input, keys, mask)
 
-    def _look_back(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
-        entered = self.self_attention_residual.enter(x)
-        attended = self.self_attention.look_around(entered, mask, seed)
-        return self.self_attention_residual.leave(x, attended, seed)
+        x = self._self_attention(x, mask, None)
+        attention_input = self.cross_attention_residual.sublayer_input(x)
+        cross_weights = self.cross_attention.attention_weights(
+            attention_input, cross.keys, memory_mask
+        )
+        return self_weights, cross_weights
 
-    def _look_over(
+    def _self_attention(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
+        attention_input = self.self_attention_residual.sublayer_input(x)
+        attended = self.self_attention.self_attention(attention_input, mask, seed)
+        return self.self_attention_residual.add(x, attended, seed)
+
+    def _cross_attention_and_feed_forward(
         self, x: Tensor, cross: KeysValues, memory_mask: Tensor, seed: Tensor | None
     ) -> Tensor:
-        """Attention to the memory, and the feed-forward network."""
-        entered = self.cross_attention_residual.enter(x)
-        attended = self.cross_attention(entered, *cross, memory_mask, seed)
-        x = self.cross_attention_residual.leave(x, attended, seed)
+        attention_input = self.cross_attention_residual.sublayer_input(x)
+        attended = self.cross_attention(attention_input, *cross, memory_mask, seed)
+        x = self.cross_attention_residual.add(x, attended, seed)
 
-        entered = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.leave(x, self.feed_forward(entered, seed), seed)
+        transformed = self.feed_forward(self.feed_forward_residual.sublayer_input(x), seed)
+        return self.feed_forward_residual.add(x, transformed, seed)
 
 
 class Decoder(keras.layers.Layer):
-    """N layers, and a last norm where layers norm first."""
+    """A stack of decoder layers; with pre-norm, a layer normalization follows the last one.
+
+    Args:
+        config: The number of layers, and their shapes.
+
+    Call arguments:
+        x: [B, T, D], embedded target tokens.
+        memory: [B, S, D], the encoder output.
+        memory_mask: [B, 1, 1, S], True at real source tokens.
+        seed: [2], the dropout seed. None turns dropout off.
+
+    Output:
+        Hidden states, [B, T, D].
+    """
 
     def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -124,10 +182,10 @@ class Decoder(keras.layers.Layer):
             DecoderLayer(config, name=f"layer_{number}")
             for number in range(config.num_decoder_layers)
         ]
-        self.norm = last_norm(config)
+        self.norm = make_final_norm(config)
 
     def build(self, input_shape: Any = None) -> None:
-        """Builds the layers."""
+        """Create the weights of all layers."""
         for block in self.blocks:
             block.build()
         self.norm.build((None, None, self.d_model))
@@ -135,67 +193,112 @@ class Decoder(keras.layers.Layer):
     def call(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor, seed: Tensor | None = None
     ) -> Tensor:
-        """x [B, T, D], memory [B, S, D] -> hidden [B, T, D]; no position sees a later one."""
+        """Decode whole targets x [B, T, D]; no position attends to a later one."""
         mask = causal_mask(ops.shape(x)[1])
-        for block, cross in zip(self.blocks, self.project(memory), strict=True):
+        for block, cross in zip(self.blocks, self.project_memory(memory), strict=True):
             x = block(x, mask, cross, memory_mask, seed)
         return self.norm(x)
 
-    def attend(
+    def call_with_attention(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What `call` gives, and what layers attend to: [B, L, H, T, T] and [B, L, H, T, S]."""
+        """Decode whole targets without dropout, and also return the attention weights.
+
+        Args:
+            x: [B, T, D], embedded target tokens.
+            memory: [B, S, D], the encoder output.
+            memory_mask: [B, 1, 1, S], True at real source tokens.
+
+        Returns:
+            Hidden states [B, T, D], weights of self-attention [B, L, H, T, T], and weights of
+            cross-attention [B, L, H, T, S].
+        """
         mask = causal_mask(ops.shape(x)[1])
         weights = []
-        for block, cross in zip(self.blocks, self.project(memory), strict=True):
-            weights.append(block.attention(x, mask, cross, memory_mask))
+        for block, cross in zip(self.blocks, self.project_memory(memory), strict=True):
+            weights.append(block.attention_weights(x, mask, cross, memory_mask))
             x = block(x, mask, cross, memory_mask)
-        own, across = zip(*weights, strict=True)
-        return self.norm(x), ops.stack(own, axis=1), ops.stack(across, axis=1)
+        self_weights, cross_weights = zip(*weights, strict=True)
+        return self.norm(x), ops.stack(self_weights, axis=1), ops.stack(cross_weights, axis=1)
 
-    def project(self, memory: Tensor) -> tuple[KeysValues, ...]:
-        """Each layer's keys and values of the memory."""
+    def project_memory(self, memory: Tensor) -> tuple[KeysValues, ...]:
+        """Return the cross-attention keys and values of each layer, as one matrix product.
+
+        Args:
+            memory: [B, S, D], the encoder output.
+
+        Returns:
+            For each layer, keys and values [B, H, S, D/H].
+        """
         attentions = [block.cross_attention for block in self.blocks]
         projections = [dense for each in attentions for dense in (each.key, each.value)]
-        projected = project_heads(memory, join(projections), self.num_heads)
+        projected = project_heads(memory, fuse_projections(projections), self.num_heads)
         return tuple(map(KeysValues, projected[::2], projected[1::2]))
 
     def start(
-        self, memory: Tensor, memory_mask: Tensor, beams: int, room: Room
-    ) -> tuple[Cache, Fixed]:
-        """What K = `beams` hypotheses begin with: nothing read, and what all steps share."""
-        rows, size = ops.shape(memory)[0], room.steps * beams
+        self, memory: Tensor, memory_mask: Tensor, beams: int, layout: CacheLayout
+    ) -> tuple[KVCache, DecodingContext]:
+        """Prepare for incremental decoding.
+
+        Args:
+            memory: [B, S, D], the encoder output.
+            memory_mask: [B, 1, 1, S], True at real source tokens.
+            beams: K, the number of hypotheses per sentence.
+            layout: How the cache stores the tokens of each step.
+
+        Returns:
+            The cache of the first step, which has no tokens, and the context of all steps.
+        """
+        rows, size = ops.shape(memory)[0], layout.steps * beams
         depth = self.d_model // self.num_heads
         empty = ops.zeros((rows, self.num_heads, size, depth), dtype=self.compute_dtype)
-        cache = Cache(
-            own=ops.zeros((rows, beams, size)),
+        cache = KVCache(
+            ancestry=ops.zeros((rows, beams, size)),
             layers=tuple(KeysValues(empty, empty) for _ in self.blocks),
         )
-        joined = tuple(block.self_attention.join() for block in self.blocks)
-        return cache, Fixed(memory_mask, self.project(memory), joined, room)
+        qkv = [block.self_attention.fused_qkv() for block in self.blocks]
+        layers = tuple(
+            LayerContext(each_qkv, cross, memory_mask)
+            for each_qkv, cross in zip(qkv, self.project_memory(memory), strict=True)
+        )
+        return cache, DecodingContext(layers, layout)
 
     def step(
-        self, x: Tensor, parents: Tensor, position: Tensor, cache: Cache, fixed: Fixed
-    ) -> tuple[Tensor, Cache]:
-        """The next token of each hypothesis: x [B, K, D] -> hidden [B, K, D], and the cache after.
+        self,
+        x: Tensor,
+        parents: Tensor,
+        position: Tensor,
+        cache: KVCache,
+        context: DecodingContext,
+    ) -> tuple[Tensor, KVCache]:
+        """Decode one token of each hypothesis.
 
-        Hypothesis k goes on from what was hypothesis parents[b, k] a step ago.
+        Args:
+            x: [B, K, D], the embedded tokens.
+            parents: [B, K]. Hypothesis k continues hypothesis parents[b, k] of the previous step.
+            position: Scalar, the position of the tokens; 0 in the first step.
+            cache: The cache that the previous step, or `start`, returned.
+            context: The context that `start` returned.
+
+        Returns:
+            Hidden states [B, K, D], and the cache of the next step.
         """
-        put = partial(fixed.room.put, position=position)
-        own = _inherit(cache.own, parents, put)
-        mask = ops.greater(own, 0)[:, None]  # [B, 1, K, R * K]
+        write = partial(context.layout.write, position=position)
+        ancestry = _extend_ancestry(cache.ancestry, parents, write)
+        mask = ops.greater(ancestry, 0)[:, None]  # [B, 1, K, R * K]
         layers = []
-        for block, past, joined, cross in zip(
-            self.blocks, cache.layers, fixed.joined, fixed.cross, strict=True
+        for block, past, layer_context in zip(
+            self.blocks, cache.layers, context.layers, strict=True
         ):
-            x, past = block.step(x, mask, past, put, joined, cross, fixed.memory_mask)
+            x, past = block.step(x, mask, past, write, layer_context)
             layers.append(past)
-        return self.norm(x), Cache(own, tuple(layers))
+        return self.norm(x), KVCache(ancestry, tuple(layers))
 
 
-def _inherit(own: Tensor, parents: Tensor, put: Put) -> Tensor:
-    """[B, K, R * K]: the past of its parent, and its new token."""
+def _extend_ancestry(ancestry: Tensor, parents: Tensor, write: Write) -> Tensor:
+    """Give each hypothesis the ancestry of its parent and its own new token, [B, K, R * K]."""
     beams = parents.shape[1]
-    inherited = ops.matmul(ops.one_hot(parents, beams, dtype=own.dtype), own)
-    new = ops.broadcast_to(ops.eye(beams, dtype=own.dtype), (ops.shape(own)[0], beams, beams))
-    return put(inherited, new)
+    inherited = ops.matmul(ops.one_hot(parents, beams, dtype=ancestry.dtype), ancestry)
+    identity = ops.eye(beams, dtype=ancestry.dtype)
+    new = ops.broadcast_to(identity, (ops.shape(ancestry)[0], beams, beams))
+    return write(inherited, new)

@@ -1,4 +1,10 @@
-"""The projections that every sublayer is made of."""
+"""The basic layers of every sublayer: projection, layer normalization and dropout.
+
+They compute the same as the Keras layers of the same names, with fewer operations. `Dropout` also
+takes its random seed as an argument.
+
+Letters: B batch, T length, D d_model.
+"""
 
 import zlib
 from typing import Any
@@ -10,79 +16,119 @@ Tensor = Any
 """A tensor of the Keras backend. Neither Keras nor TensorFlow publishes types to check against."""
 
 
-def length(x: Tensor) -> Tensor:
-    """T of [B, T, ...]: a number where it is known, for a tensor costs operations."""
+def sequence_length(x: Tensor) -> Tensor:
+    """Return T of x [B, T, ...].
+
+    The result is an `int` if the length is known statically, because a tensor costs operations.
+    """
     return ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
 
 
 class Dense(keras.layers.Dense):
-    """f(x W + b) over the last axis, as one plain matrix product.
+    """Projection f(x W + b) over the last axis, computed as one matrix product.
 
-    Keras' own contracts tensors, which in a graph of unknown sizes takes some twenty operations a
-    projection: they cost more than the product where few rows are decoded.
+    The Keras layer contracts tensors, which takes about twenty operations per projection in a graph
+    with unknown sizes. When few rows are decoded, they cost more than the product.
+
+    The arguments are those of `keras.layers.Dense`.
+
+    Call arguments:
+        x: [B, T, D].
+
+    Output:
+        [B, T, units].
     """
 
     def call(self, x: Tensor) -> Tensor:
-        """[B, T, D] -> [B, T, units]."""
+        """Project x [B, T, D] to [B, T, units]."""
         rows = ops.reshape(x, (-1, x.shape[-1]))  # [B * T, D]
         projected = self.activation(ops.matmul(rows, self.kernel) + self.bias)
-        return ops.reshape(projected, (-1, length(x), self.units))
+        return ops.reshape(projected, (-1, sequence_length(x), self.units))
 
 
 class LayerNorm(keras.layers.LayerNormalization):
-    """Keras' layer norm over the last axis: (x - mean) / deviation * gamma + beta, in float32."""
+    """Layer normalization over the last axis (section 3.1), computed in float32.
+
+        y = (x - mean) / sqrt(variance + epsilon) * gamma + beta
+
+    The arguments are those of `keras.layers.LayerNormalization`.
+
+    Call arguments:
+        x: [B, T, D].
+
+    Output:
+        [B, T, D].
+    """
 
     def call(self, x: Tensor) -> Tensor:
-        """[B, T, D] -> [B, T, D]."""
+        """Normalize x [B, T, D]; the shape stays the same."""
         gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
         x = ops.cast(x, "float32")
-        centred = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)  # [B, T, 1]
-        normed = centred * ops.rsqrt(variance + self.epsilon)
-        return ops.cast(normed * gamma + beta, self.compute_dtype)
+        centered = x - ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)  # [B, T, 1]
+        normalized = centered * ops.rsqrt(variance + self.epsilon)
+        return ops.cast(normalized * gamma + beta, self.compute_dtype)
 
 
-LEVELS = 2**16
-"""Of chance: the rate that is asked for is met up to one of them."""
+# --- Dropout --------------------------------------------------------------------------------------
+
+RANDOM_LEVELS = 2**16
+"""Distinct random values per element. Rates are rounded to multiples of 1 / RANDOM_LEVELS."""
 
 
 class Dropout(keras.layers.Layer):
-    """Sets a share `rate` of the input to zero and scales the rest by 1 / (1 - rate)."""
+    """Dropout whose random seed is an argument of the call (section 5.4).
+
+    It sets a share `rate` of the elements to zero and multiplies the others by 1 / (1 - rate). The
+    dropout mask is a function of the seed and of the path of the layer. Renaming a layer therefore
+    changes the random numbers of a training run.
+
+    Args:
+        rate: Share of elements to drop, 0 or greater and less than 1.
+
+    Call arguments:
+        x: A tensor of any shape.
+        seed: [2], integers. None turns dropout off.
+
+    Output:
+        A tensor of the shape of x.
+    """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate = rate
 
     def call(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
-        """`seed` is [2] whole numbers, or None to drop nothing; any shape in, the same out."""
+        """Drop elements of x, of any shape; return x unchanged if `seed` is None."""
         if seed is None or self.rate == 0:
             return x
-        place = zlib.crc32(self.path.encode()) % 2**31
-        chance = ops.reshape(
-            _draw(ops.size(x), seed + ops.array([place, 0], seed.dtype)), ops.shape(x)
-        )
-        kept = ops.cast(chance >= round(self.rate * LEVELS) - LEVELS // 2, x.dtype)
+        layer_id = zlib.crc32(self.path.encode()) % 2**31
+        layer_seed = seed + ops.array([layer_id, 0], seed.dtype)
+        numbers = ops.reshape(_random_int16(ops.size(x), layer_seed), ops.shape(x))
+        threshold = round(self.rate * RANDOM_LEVELS) - RANDOM_LEVELS // 2
+        kept = ops.cast(numbers >= threshold, x.dtype)
         return x * (kept * (1 / (1 - self.rate)))
 
 
-def _draw(count: Tensor, seed: Tensor) -> Tensor:
-    """So many whole numbers from -LEVELS / 2 on, below LEVELS / 2.
+def _random_int16(count: Tensor, seed: Tensor) -> Tensor:
+    """Return `count` uniform random integers from the whole range of int16.
 
-    Random bits are what dropout costs: a word of them serves two numbers. Keras' dropout takes one.
+    Generating random bits takes most of the time of dropout. Each random int32 therefore yields two
+    numbers; the dropout of Keras uses one per element.
     """
     shape = ((count + 1) // 2, 1)
-    words = keras.random.randint(shape, -(2**31), 2**31 - 1, "int32", _GivenSeed(seed))
+    words = keras.random.randint(shape, -(2**31), 2**31 - 1, "int32", _FixedSeed(seed))
     return ops.reshape(ops.view(words, "int16"), (-1,))[:count]
 
 
-class _GivenSeed(keras.random.SeedGenerator):
-    """Keras' random functions ask a generator for their seed; this one answers with a given one."""
+class _FixedSeed(keras.random.SeedGenerator):
+    """Passes a seed tensor to the random functions of Keras, which take seeds from a generator."""
 
     def __init__(self, value: Tensor) -> None:
-        # No super().__init__: it would make the variable that this class exists to avoid.
+        # No super().__init__: it would create the variable that this class exists to avoid.
         self._value = value
 
     def next(self, ordered: bool = True) -> Tensor:
-        """The given seed, every time."""
+        """Return the given seed at every call."""
         del ordered
         return self._value

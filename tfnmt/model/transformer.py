@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), as a Keras model.
 
-Letters: B sentences, K hypotheses of each, S source, T target, D d_model, V pieces.
-Ids are int32 and 0 is padding.
+Letters: B batch, K hypotheses per sentence, S source length, T target length, L layers, H heads,
+D d_model, V vocabulary size.
 """
 
 from typing import Any, NamedTuple
@@ -11,15 +11,15 @@ from keras import ops
 
 from tfnmt.config import ModelConfig
 from tfnmt.model.attention import padding_mask
-from tfnmt.model.cache import GROWING, Cache, Room
-from tfnmt.model.decoder import Decoder, Fixed
+from tfnmt.model.cache import DYNAMIC_CACHE, CacheLayout, KVCache
+from tfnmt.model.decoder import Decoder, DecodingContext
 from tfnmt.model.embedding import Embedding, sinusoids
 from tfnmt.model.encoder import Encoder
 from tfnmt.model.layers import Dropout, Tensor
 
 
-class Attention(NamedTuple):
-    """Attention weights of L layers with H heads each; a row of keys sums to 1."""
+class AttentionWeights(NamedTuple):
+    """Attention weights of all layers and heads; they sum to 1 over the last axis."""
 
     encoder: Tensor  # [B, L, H, S, S]
     decoder: Tensor  # [B, L, H, T, T]
@@ -27,9 +27,22 @@ class Attention(NamedTuple):
 
 
 class Transformer(keras.Model):
-    """Encoder and decoder with their embeddings; built, with random weights, once constructed.
+    """Encoder and decoder with their embeddings (figure 1).
 
-    Functions that take a `seed` drop out with it; without one they infer.
+    The constructor creates random weights. Ids are int32, with 0 for padding. Methods with a `seed`
+    apply dropout if they get one, and none otherwise.
+
+    Args:
+        config: The shape of the model.
+        vocab_size: V, the same for source and target.
+
+    Call arguments:
+        source: [B, S] ids.
+        target_in: [B, T] ids, from BOS on.
+        seed: [2], the dropout seed. None turns dropout off.
+
+    Output:
+        Logits, [B, T, V].
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
@@ -37,7 +50,7 @@ class Transformer(keras.Model):
         self.d_model = config.d_model
         embeddings = {
             name: Embedding(vocab_size, config.d_model, name=f"{name}_embedding")
-            for name in _TABLES[config.tie_embeddings]
+            for name in _EMBEDDING_TABLES[config.tie_embeddings]
         }
         self.target_embedding = embeddings["target"]
         self.source_embedding = embeddings.get("source", self.target_embedding)
@@ -49,15 +62,25 @@ class Transformer(keras.Model):
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the weights."""
+        """Create the weights of all layers."""
         for embedding in (self.source_embedding, self.target_embedding, self.output_embedding):
             if not embedding.built:
                 embedding.build()
         for layer in (self.encoder, self.decoder, self.source_dropout, self.target_dropout):
             layer.build(None)
 
+    # --- Whole targets ----------------------------------------------------------------------------
+
     def encode(self, source: Tensor, seed: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """[B, S] ids -> memory [B, S, D], memory_mask [B, 1, 1, S]."""
+        """Encode source ids.
+
+        Args:
+            source: [B, S] ids.
+            seed: [2], the dropout seed. None turns dropout off.
+
+        Returns:
+            The encoder output (`memory`) [B, S, D], and its mask [B, 1, 1, S].
+        """
         memory_mask = padding_mask(source)
         x = self.source_dropout(self._embed(self.source_embedding, source), seed)
         return self.encoder(x, memory_mask, seed), memory_mask
@@ -65,61 +88,103 @@ class Transformer(keras.Model):
     def decode(
         self, target_in: Tensor, memory: Tensor, memory_mask: Tensor, seed: Tensor | None = None
     ) -> Tensor:
-        """[B, T] ids -> hidden [B, T, D].
+        """Decode whole targets (teacher forcing).
 
-        Padding comes last in a target, where no real position looks: it needs no mask.
+        Targets need no padding mask. Their padding comes last, so the causal mask hides it from all
+        real positions.
+
+        Args:
+            target_in: [B, T] ids, from BOS on.
+            memory: [B, S, D], the encoder output.
+            memory_mask: [B, 1, 1, S], True at real source tokens.
+            seed: [2], the dropout seed. None turns dropout off.
+
+        Returns:
+            Hidden states, [B, T, D].
         """
         x = self.target_dropout(self._embed(self.target_embedding, target_in), seed)
         return self.decoder(x, memory, memory_mask, seed)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]: what the softmax of the output makes probabilities of."""
+        """Project hidden states to logits: [..., D] -> [..., V]."""
         return self.output_embedding.logits(hidden)
 
     def call(self, source: Tensor, target_in: Tensor, seed: Tensor | None = None) -> Tensor:
-        """[B, S] and [B, T] ids -> logits [B, T, V]."""
+        """Return the logits [B, T, V] of source [B, S] and target_in [B, T]."""
         memory, memory_mask = self.encode(source, seed)
         return self.logits(self.decode(target_in, memory, memory_mask, seed))
 
-    def attend(self, source: Tensor, target_in: Tensor) -> tuple[Tensor, Attention]:
-        """Reads [B, S] and [B, T] ids: hidden [B, T, D], and what every head attends to."""
+    def call_with_attention(
+        self, source: Tensor, target_in: Tensor
+    ) -> tuple[Tensor, AttentionWeights]:
+        """Encode and decode without dropout, and also return the attention weights.
+
+        Args:
+            source: [B, S] ids.
+            target_in: [B, T] ids, from BOS on.
+
+        Returns:
+            Hidden states [B, T, D], and the attention weights of all layers and heads.
+        """
         memory_mask = padding_mask(source)
         x = self._embed(self.source_embedding, source)
-        memory, encoder = self.encoder.attend(x, memory_mask)
+        memory, encoder = self.encoder.call_with_attention(x, memory_mask)
         x = self._embed(self.target_embedding, target_in)
-        hidden, decoder, cross = self.decoder.attend(x, memory, memory_mask)
-        return hidden, Attention(encoder, decoder, cross)
+        hidden, decoder, cross = self.decoder.call_with_attention(x, memory, memory_mask)
+        return hidden, AttentionWeights(encoder, decoder, cross)
 
-    def start_search(self, source: Tensor, beams: int, room: Room = GROWING) -> tuple[Cache, Fixed]:
-        """Reads [B, S] ids; what decoding them in steps begins with: (cache, fixed).
+    # --- Incremental decoding ---------------------------------------------------------------------
 
-        cache: what K = `beams` hypotheses have read, which is nothing; each step gives the next.
-        fixed: what all steps read.
+    def start_decoding(
+        self, source: Tensor, beams: int, layout: CacheLayout = DYNAMIC_CACHE
+    ) -> tuple[KVCache, DecodingContext]:
+        """Encode source ids and prepare for incremental decoding.
+
+        Args:
+            source: [B, S] ids.
+            beams: K, the number of hypotheses per sentence.
+            layout: How the cache stores the tokens of each step.
+
+        Returns:
+            The cache of the first step, which has no tokens, and the context of all steps.
         """
         memory, memory_mask = self.encode(source)
-        return self.decoder.start(memory, memory_mask, beams, room)
+        return self.decoder.start(memory, memory_mask, beams, layout)
 
     def decode_step(
-        self, tokens: Tensor, parents: Tensor, position: Tensor, cache: Cache, fixed: Fixed
-    ) -> tuple[Tensor, Cache]:
-        """Reads [B, K] ids, all at one position: hidden [B, K, D], and the cache after.
+        self,
+        tokens: Tensor,
+        parents: Tensor,
+        position: Tensor,
+        cache: KVCache,
+        context: DecodingContext,
+    ) -> tuple[Tensor, KVCache]:
+        """Decode one token of each hypothesis; all tokens have the same position.
 
-        Hypothesis k goes on from what was hypothesis parents[b, k] a step ago.
+        Args:
+            tokens: [B, K] ids.
+            parents: [B, K]. Hypothesis k continues hypothesis parents[b, k] of the previous step.
+            position: Scalar, the position of the tokens; 0 in the first step.
+            cache: The cache that the previous step, or `start_decoding`, returned.
+            context: The context that `start_decoding` returned.
+
+        Returns:
+            Hidden states [B, K, D], and the cache of the next step.
         """
         x = self.target_embedding(tokens) + self._positions(ops.reshape(position, (1,)))
-        return self.decoder.step(x, parents, position, cache, fixed)
+        return self.decoder.step(x, parents, position, cache, context)
 
     def _embed(self, embedding: Embedding, tokens: Tensor) -> Tensor:
-        """[B, T] ids -> [B, T, D], with their positions (sections 3.4 and 3.5)."""
+        """Embed ids [B, T] and add the positional encoding, [B, T, D] (sections 3.4 and 3.5)."""
         return embedding(tokens) + self._positions(ops.arange(ops.shape(tokens)[1]))
 
     def _positions(self, positions: Tensor) -> Tensor:
         return ops.cast(sinusoids(positions, self.d_model), self.compute_dtype)
 
 
-_TABLES = {
+_EMBEDDING_TABLES = {
     "all": ("target",),
     "target": ("source", "target"),
     "none": ("source", "target", "output"),
 }
-"""The embedding tables that there are for each way of tying; the missing ones are the target's."""
+"""The embedding tables for each value of `tie_embeddings`. The target table replaces the others."""

@@ -1,1 +1,1 @@
-"""Pictures for TensorBoard and the documentation, as matplotlib figures."""
+"""Plots for TensorBoard and the documentation, as matplotlib figures."""

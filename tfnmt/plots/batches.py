@@ -1,4 +1,4 @@
-"""How long sentences are, and what the batches of a training are filled with."""
+"""Sentence lengths and the padding of batches as a plot."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,46 +15,52 @@ from tfnmt.plots.style import FRAME, PALETTE, styled
 INCHES = 9.0, 6.0
 
 Lengths = Mapping[str, np.ndarray]
-"""Pieces of the source's and of the target's sentences, eos counted, by language."""
+"""The number of tokens of each sentence, EOS included, by language."""
 
 
-class Filling(NamedTuple):
-    """What is in an epoch's batches, by the length that they are padded to; both sides together."""
+class PaddingStatistics(NamedTuple):
+    """Token counts of one epoch, by the padded length of the batch, for both sides together."""
 
-    lengths: np.ndarray  # [N] in pieces, rising
-    pieces: np.ndarray  # [N] slots with a piece
-    padding: np.ndarray  # [N] slots without
+    lengths: np.ndarray  # [N] padded lengths, ascending
+    tokens: np.ndarray  # [N] real tokens
+    padding: np.ndarray  # [N] padding tokens
     batches: int
-    shortest: int  # a pair's longer side, of the shortest pair
+    shortest: int  # length of the longer side of the shortest pair
 
     @property
     def padding_share(self) -> float:
-        """Of all slots."""
-        return float(self.padding.sum() / (self.padding.sum() + self.pieces.sum()))
+        """Share of padding in all padded tokens."""
+        return float(self.padding.sum() / (self.padding.sum() + self.tokens.sum()))
 
 
-def fill(plan: Plan) -> Filling:
-    """Counts the slots of the first epoch."""
-    pieces: Counter[int] = Counter()
-    slots: Counter[int] = Counter()
+def count_padding(plan: Plan) -> PaddingStatistics:
+    """Count the real and the padding tokens of the first epoch."""
+    tokens: Counter[int] = Counter()
+    padded_tokens: Counter[int] = Counter()
     shortest = []
     for step in range(plan.batches_per_epoch):
         pairs, length = plan.batch(step)
         for side in (pairs.source, pairs.target):
-            pieces[length] += int(side.lengths[pairs.rows].sum())
-            slots[length] += length * len(pairs.rows)
+            tokens[length] += int(side.lengths[pairs.rows].sum())
+            padded_tokens[length] += length * len(pairs.rows)
         shortest.append(int(pairs.lengths.min()))
-    padded = sorted(slots)
-    filled, all_slots = (np.array([of[length] for length in padded]) for of in (pieces, slots))
-    return Filling(
-        np.array(padded), filled, all_slots - filled, plan.batches_per_epoch, min(shortest)
+    lengths = sorted(padded_tokens)
+    real = np.array([tokens[length] for length in lengths])
+    padding = np.array([padded_tokens[length] for length in lengths]) - real
+    return PaddingStatistics(
+        np.array(lengths), real, padding, plan.batches_per_epoch, min(shortest)
     )
 
 
 def draw_batches(plan: Plan, lengths: Lengths) -> Figure:
-    """Sentences by length above, slots by the length of their batch below."""
-    filling = fill(plan)
-    longest = int(filling.lengths[-1])
+    """Draw sentences by their length, and below it padded tokens by the length of their batch.
+
+    Args:
+        plan: The plan of the epoch.
+        lengths: The lengths of the sentences of both languages.
+    """
+    statistics = count_padding(plan)
+    longest = int(statistics.lengths[-1])
     with styled():
         figure = Figure(figsize=INCHES, layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True)
@@ -62,11 +68,11 @@ def draw_batches(plan: Plan, lengths: Lengths) -> Figure:
             counts = np.bincount(side[plan.rows], minlength=longest + 1)
             above.stairs(counts, np.arange(len(counts) + 1) - 0.5, label=language, linewidth=1.8)
         above.set(
-            title=f"Sentences of {len(plan.rows):,} pairs",
+            title=f"Sentences of {len(plan.rows):,} pairs, by length",
             ylabel="sentences",
             xlim=(0, longest + 1),
         )
-        _draw_filling(below, filling)
+        _draw_padding(below, statistics)
         for axes in (above, below):
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axes.grid(axis="y")
@@ -74,15 +80,15 @@ def draw_batches(plan: Plan, lengths: Lengths) -> Figure:
     return figure
 
 
-def _draw_filling(axes: Axes, filling: Filling) -> None:
-    # A bar spans the lengths of the sentences that are padded to its own.
-    spans = np.diff(filling.lengths, prepend=filling.shortest - 1)
-    middles, widths = filling.lengths + 0.5 - spans / 2, 0.85 * spans
-    axes.bar(middles, filling.pieces, widths, color=PALETTE[0], label="pieces")
-    axes.bar(middles, filling.padding, widths, filling.pieces, color=FRAME, label="padding")
-    share = f"{filling.padding_share:.1%} of their slots are padding"
+def _draw_padding(axes: Axes, statistics: PaddingStatistics) -> None:
+    # A bar covers the lengths of the sentences that are padded to its length.
+    spans = np.diff(statistics.lengths, prepend=statistics.shortest - 1)
+    middles, widths = statistics.lengths + 0.5 - spans / 2, 0.85 * spans
+    axes.bar(middles, statistics.tokens, widths, color=PALETTE[0], label="tokens")
+    axes.bar(middles, statistics.padding, widths, statistics.tokens, color=FRAME, label="padding")
+    share = f"{statistics.padding_share:.1%} padding"
     axes.set(
-        title=f"{filling.batches:,} batches of an epoch: {share}",
-        xlabel="length in pieces, eos counted: of the sentence, of the batch",
-        ylabel="slots, both sides",
+        title=f"{statistics.batches:,} batches per epoch: {share}",
+        xlabel="length in tokens, EOS included (above: sentence, below: batch)",
+        ylabel="padded tokens, both sides",
     )

@@ -1,4 +1,4 @@
-"""How trainings went: loss and validation BLEU over the updates, several runs together."""
+"""Training curves as plots: loss and validation BLEU over the steps, for several runs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,43 +12,50 @@ from matplotlib.ticker import StrMethodFormatter
 
 from tfnmt.config import DecodingConfig
 from tfnmt.errors import UserError
-from tfnmt.plots.fonts import drawable
+from tfnmt.plots.fonts import to_drawable
 from tfnmt.plots.style import FRAME, PALETTE, TEXT_SIZE, styled
 from tfnmt.runs.run import Run
 
 LOSS, BLEU = "train/loss", "val/bleu"
-"""Names of the curves in TensorBoard's files."""
+"""Names of the scalars in the TensorBoard logs."""
 
 POINTS = 30
-"""Of a smoothed loss, about: each is the mean of as many updates."""
+"""Approximate number of points of a smoothed loss. Each is the mean of one window of steps."""
 
 MAX_NAME = 30
 INCHES = 10.0, 3.8
 PANEL_INCHES = 2.5, 1.7
-ACROSS = 4
-"""Panels side by side, where each run has its own."""
+PANELS_PER_ROW = 4
+"""Number of panels in a row of `draw_comparison`."""
 
 
 class Series(NamedTuple):
-    """A curve."""
+    """A curve: values by training step."""
 
     steps: np.ndarray  # [N]
     values: np.ndarray  # [N]
 
 
 class Curves(NamedTuple):
-    """What a run's folder tells of its training."""
+    """The curves of a run."""
 
     name: str
-    loss: Series  # label-smoothed, of the updates that were logged
-    bleu: Series  # of validations
-    scored: dict[int, Series]  # BLEU of evaluations on the validation text, by beam size
+    loss: Series  # label-smoothed, at the logged steps
+    bleu: Series  # of the validations during training
+    evaluations: dict[int, Series]  # BLEU of evaluations on the validation set, by beam size
 
 
 def read_curves(run: Run, split: str = "val") -> Curves:
-    """The curves of a run; of a step that was made twice, the later one counts.
+    """Read the curves of a run. If a step was logged twice, the later value counts.
 
-    To be called when TensorFlow has been imported. Raises a UserError where there is no curve.
+    TensorFlow must be imported before the call.
+
+    Args:
+        run: The run.
+        split: The split of the evaluations to read.
+
+    Raises:
+        UserError: If the run has no training loss.
     """
     points: dict[str, dict[int, float]] = {LOSS: {}, BLEU: {}}
     for file in sorted(run.logs.glob("events.*")):
@@ -56,23 +63,23 @@ def read_curves(run: Run, split: str = "val") -> Curves:
             if name in points:
                 points[name][step] = value
     if not points[LOSS]:
-        raise UserError(f"{run.logs}: no curves there; train the run first")
-    scored: dict[int, dict[int, float]] = {}
+        raise UserError(f"{run.logs}: no training curves; train the run first")
+    evaluations: dict[int, dict[int, float]] = {}
     decoding = run.config().decoding
     for evaluation in run.evaluations():
-        if evaluation["split"] == split and _searched_alike(evaluation, decoding):
-            of_beam = scored.setdefault(evaluation["beam_size"], {})
-            of_beam[evaluation["step"]] = evaluation["bleu"]["score"]
+        if evaluation["split"] == split and _same_decoding(evaluation, decoding):
+            by_step = evaluations.setdefault(evaluation["beam_size"], {})
+            by_step[evaluation["step"]] = evaluation["bleu"]["score"]
     return Curves(
         run.path.resolve().name,
         _series(points[LOSS]),
         _series(points[BLEU] | run.validations()),
-        {beam_size: _series(scored[beam_size]) for beam_size in sorted(scored)},
+        {beam_size: _series(evaluations[beam_size]) for beam_size in sorted(evaluations)},
     )
 
 
-def _searched_alike(evaluation: dict[str, Any], decoding: DecodingConfig) -> bool:
-    """Whether it was searched for as the run is set to, but for the beam."""
+def _same_decoding(evaluation: dict[str, Any], decoding: DecodingConfig) -> bool:
+    """Return whether an evaluation used the run's decoding settings, except for the beam size."""
     return all(
         evaluation.get(key, value) == value
         for key, value in decoding.model_dump().items()
@@ -81,17 +88,19 @@ def _searched_alike(evaluation: dict[str, Any], decoding: DecodingConfig) -> boo
 
 
 def draw_curves(runs: Sequence[Curves]) -> Figure:
-    """Loss at the left, BLEU at the right; a run has one colour in both."""
+    """Draw the loss on the left and BLEU on the right; a run has the same color in both."""
     with styled():
         figure = Figure(figsize=INCHES, layout="constrained")
         loss, bleu = figure.subplots(1, 2)
         for run in runs:
             _draw_loss(loss, run)
             _draw_bleu(bleu, run)
-        loss.set(title="Training loss", ylabel="nats a piece, with label smoothing", ylim=(0, None))
+        loss.set(
+            title="Training loss", ylabel="nats per token, with label smoothing", ylim=(0, None)
+        )
         bleu.set(title="Validation", ylabel="BLEU", ylim=(0, None))
         for axes in (loss, bleu):
-            axes.set(xlabel="update", xlim=(0, None))
+            axes.set(xlabel="step", xlim=(0, None))
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axes.grid(axis="y")
         if len(runs) > 1:
@@ -100,23 +109,23 @@ def draw_curves(runs: Sequence[Curves]) -> Figure:
     return figure
 
 
-def draw_beside(first: Curves, others: Sequence[Curves]) -> Figure:
-    """Losses of the others, a panel each, before that of the first in grey."""
+def draw_comparison(reference: Curves, others: Sequence[Curves]) -> Figure:
+    """Draw the loss of each other run in its own panel, with that of the reference in gray."""
     width, height = PANEL_INCHES
-    down = math.ceil(len(others) / ACROSS)
+    down = math.ceil(len(others) / PANELS_PER_ROW)
     with styled():
-        figure = Figure(figsize=(ACROSS * width, down * height), layout="constrained")
-        panels = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).flat
+        figure = Figure(figsize=(PANELS_PER_ROW * width, down * height), layout="constrained")
+        panels = figure.subplots(down, PANELS_PER_ROW, sharex=True, sharey=True, squeeze=False).flat
         for run, axes in zip(others, panels, strict=False):
-            axes.plot(*_smoothed(first.loss), color=FRAME)
+            axes.plot(*_smoothed(reference.loss), color=FRAME)
             axes.plot(*_smoothed(run.loss), color=PALETTE[0])
-            axes.tick_params(labelbottom=True)  # also where no panel is below
+            axes.tick_params(labelbottom=True)  # even if there is a panel below
             axes.set(title=_name(run), xlim=(0, None), ylim=(0, None))
             axes.grid(axis="y")
-        for axes in panels:  # those that no run is left for
+        for axes in panels:  # without a run
             axes.set_visible(False)
-        figure.supxlabel(f"update (grey: {_name(first)})", size=TEXT_SIZE)
-        figure.supylabel("training loss, nats a piece", size=TEXT_SIZE)
+        figure.supxlabel(f"step (gray: {_name(reference)})", size=TEXT_SIZE)
+        figure.supylabel("training loss, nats per token", size=TEXT_SIZE)
     return figure
 
 
@@ -126,7 +135,7 @@ def _smoothed(series: Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _windows(series: Series) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values, [POINTS, N / POINTS] about; what does not come out even is left out."""
+    """Group steps and values into about POINTS windows, [POINTS, N / POINTS]; drop the rest."""
     window = max(1, len(series.steps) // POINTS)
     count = len(series.steps) // window * window
     steps, values = (each[-count:].reshape(-1, window) for each in series)
@@ -134,7 +143,7 @@ def _windows(series: Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_loss(axes: Axes, run: Curves) -> None:
-    """The loss, smoothed, over a faint band that has nine tenths of the updates' own."""
+    """Draw the smoothed loss over a faint band that contains 90 % of the individual losses."""
     middles, means = _smoothed(run.loss)
     (line,) = axes.plot(middles, means, label=_name(run))
     _, values = _windows(run.loss)
@@ -143,18 +152,23 @@ def _draw_loss(axes: Axes, run: Curves) -> None:
 
 
 def _draw_bleu(axes: Axes, run: Curves) -> None:
-    """BLEU of the validations as a curve, and that of evaluations as marks beside it."""
-    (line,) = axes.plot(*run.bleu, marker="o", markersize=3, label=f"{_name(run)}, on the way")
-    for beam_size, series in run.scored.items():
-        what = "greedy" if beam_size == 1 else f"beam {beam_size}"
+    """Draw the BLEU of validations as a curve, and that of evaluations as markers."""
+    (line,) = axes.plot(*run.bleu, marker="o", markersize=3, label=f"{_name(run)}, validation")
+    for beam_size, series in run.evaluations.items():
+        search = "greedy" if beam_size == 1 else f"beam {beam_size}"
         axes.plot(
-            *series, marker="o" if beam_size == 1 else "D", linestyle="", markersize=7,
-            color=line.get_color(), markerfacecolor="white", label=f"{_name(run)}, {what}",
-        )  # fmt: skip
+            *series,
+            marker="o" if beam_size == 1 else "D",
+            linestyle="",
+            markersize=7,
+            color=line.get_color(),
+            markerfacecolor="white",
+            label=f"{_name(run)}, {search}",
+        )
 
 
 def _name(run: Curves) -> str:
-    return drawable(run.name, MAX_NAME)
+    return to_drawable(run.name, MAX_NAME)
 
 
 def _series(points: dict[int, float]) -> Series:
@@ -163,7 +177,7 @@ def _series(points: dict[int, float]) -> Series:
 
 
 def _scalars(file: Path) -> Iterator[tuple[str, int, float]]:
-    """Name, step and value of each scalar in one of TensorBoard's files, which may end anywhere."""
+    """Yield name, step and value of each scalar in a TensorBoard file, even if it is incomplete."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util.tensor_util import make_ndarray
 

@@ -1,4 +1,4 @@
-"""What all pictures have in common: colours, lines, and the files that they become."""
+"""The common style of all plots, and their conversion to PNG and SVG."""
 
 import io
 import threading
@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 
 from tfnmt.plots.fonts import charsets
 
-# Okabe and Ito (2008): told apart by colour-blind readers too. Their yellow is too light for lines.
+# Okabe and Ito (2008), for readers with color blindness. Their yellow is too light for lines.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000")
 INK, FRAME, HAIRLINE = "#333333", "#b8c2cc", "#e8ecf0"
 
-# Points.
+# Sizes in points.
 TITLE_SIZE = 14
 TEXT_SIZE = 9
 
@@ -24,7 +24,7 @@ STYLE = {
     "axes.edgecolor": FRAME,
     "axes.labelcolor": INK,
     "axes.labelsize": TEXT_SIZE,
-    # Where there are more lines than colours, dashes tell the others.
+    # If there are more lines than colors, dashes distinguish the others.
     "axes.prop_cycle": cycler(linestyle=["-", "--", ":"]) * cycler(color=PALETTE),
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -40,9 +40,9 @@ STYLE = {
     "legend.fontsize": TEXT_SIZE,
     "lines.linewidth": 1.8,
     "savefig.dpi": 144,
-    "svg.hashsalt": "tfnmt",  # else the ids within the file are random
+    "svg.hashsalt": "tfnmt",  # without it, the ids in the file are random
     "text.color": INK,
-    "text.parse_math": False,  # a piece may hold dollars
+    "text.parse_math": False,  # a token may contain dollar signs
     "xtick.color": FRAME,
     "xtick.labelcolor": INK,
     "ytick.color": FRAME,
@@ -54,24 +54,24 @@ _lock = threading.RLock()
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Our settings on top of matplotlib's own, whatever the user's matplotlibrc says."""
-    # They belong to the process: without the lock, threads would undo one another's.
+    """Apply STYLE on top of matplotlib's defaults; the user's matplotlibrc has no effect."""
+    # The settings are global. Without the lock, threads would overwrite each other's settings.
     with _lock, matplotlib.style.context(["default", STYLE, {"font.family": list(charsets())}]):
         yield
 
 
 def to_png(figure: Figure) -> bytes:
-    """The figure as a PNG file; equal figures give equal bytes."""
+    """Convert a figure to a PNG file; equal figures give equal bytes."""
     return _save(figure, "png", {"Software": None})
 
 
 def to_svg(figure: Figure) -> bytes:
-    """The figure as an SVG file, its letters as outlines; equal figures give equal bytes."""
+    """Convert a figure to an SVG file with text as outlines; equal figures give equal bytes."""
     return _save(figure, "svg", {"Creator": None, "Date": None})
 
 
 def _save(figure: Figure, file_format: str, metadata: dict[str, None]) -> bytes:
-    """The file's bytes; None leaves out what matplotlib would say of itself and of today."""
+    """Return the bytes of the file. Metadata of None removes matplotlib's version and the date."""
     file = io.BytesIO()
     with styled():
         figure.savefig(file, format=file_format, metadata=metadata)

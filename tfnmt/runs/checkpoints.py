@@ -1,4 +1,4 @@
-"""Snapshots of a training: folders named by their steps, whole or not there."""
+"""Checkpoints: folders named by their step, with checksums, that are complete or do not exist."""
 
 import hashlib
 import json
@@ -9,27 +9,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import remove, written_aside
+from tfnmt.runtime.files import atomic_path, remove
 
 WEIGHTS = "model.weights.h5"
 CHECKSUMS = "checksums.json"
 
 
 @dataclass(frozen=True)
-class Snapshots:
-    """A folder of snapshots, each a folder named by its step, the newest `keep` of them kept."""
+class CheckpointFolder:
+    """A folder of checkpoints, each in a folder named by its step. Keeps the newest `keep`."""
 
     folder: Path
     keep: int
 
     def write(self, step: int, fill: Callable[[Path], None]) -> Path:
-        """Has `fill` write the files of a new snapshot; it appears only when it is whole."""
+        """Write a checkpoint, replacing one of the same step, and remove the oldest ones.
+
+        Args:
+            step: The step.
+            fill: Writes the files of the checkpoint into the folder that it receives.
+
+        Returns:
+            The folder of the checkpoint. It appears only when it is complete.
+
+        Raises:
+            UserError: The files could not be written.
+        """
         path = self.folder / f"{step:08d}"
-        with written_aside(path) as aside:
-            aside.mkdir()
-            fill(aside)
-            checksums = {file.name: _sha256(file) for file in sorted(aside.iterdir())}
-            (aside / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
+        with atomic_path(path) as temporary:
+            temporary.mkdir()
+            fill(temporary)
+            checksums = {file.name: _sha256(file) for file in sorted(temporary.iterdir())}
+            (temporary / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
             remove(path)
         others = [other for other in self.all() if other != path]
         for old in others[: max(0, len(others) + 1 - self.keep)]:
@@ -37,19 +48,19 @@ class Snapshots:
         return path
 
     def all(self) -> list[Path]:
-        """The complete snapshots, the oldest first."""
+        """Return the checkpoints, the oldest first."""
         if not self.folder.is_dir():
             return []
         return sorted(path for path in self.folder.iterdir() if path.name.isdigit())
 
     def newest(self) -> Path | None:
-        """The newest snapshot, if there is one."""
+        """Return the newest checkpoint, or None."""
         paths = self.all()
         return paths[-1] if paths else None
 
 
-def snapshot_is_whole(path: Path) -> bool:
-    """Whether every file of a snapshot has the checksum that was noted when it was written."""
+def is_complete(path: Path) -> bool:
+    """Return whether every file of a checkpoint exists and matches its recorded checksum."""
     try:
         checksums = json.loads((path / CHECKSUMS).read_text())
         return all(_sha256(path / name) == checksum for name, checksum in checksums.items())
@@ -58,26 +69,35 @@ def snapshot_is_whole(path: Path) -> bool:
 
 
 def check_weights(weights: Path) -> None:
-    """Refuses weights that are damaged: they may well load, and translate into nonsense."""
-    # Twice: where a training writes a step anew, its old checksum may have met the new weights.
-    if _is_contradicted(weights) and _is_contradicted(weights):
+    """Raise a UserError if a weight file is damaged, because it may still load and give nonsense.
+
+    A missing file or missing checksums are no error here.
+    """
+    # Check twice. If training replaces the checkpoint of this step during the first check, that
+    # check may compare the old checksum with the new weights.
+    if _checksum_differs(weights) and _checksum_differs(weights):
         raise UserError(
-            f"{weights}: damaged, not what {CHECKSUMS} says; copy the run anew, or remove "
-            f"{weights.parent}, and what else there is stands for the run"
+            f"{weights}: damaged, because it does not match {CHECKSUMS}; copy the run again, or "
+            f"remove {weights.parent} to use another checkpoint of the run"
         )
 
 
 @contextmanager
-def still_there(weights: Path) -> Iterator[None]:
-    """Says so where weights that were found go before they are read: a training keeps the last."""
+def report_missing(weights: Path) -> Iterator[None]:
+    """Raise a UserError if the weights disappear before they are read.
+
+    Training removes old checkpoints when it writes new ones.
+    """
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError(f"{weights}: gone; the run has newer ones: try again") from error
+        raise UserError(
+            f"{weights}: replaced by newer weights of the run; run the command again"
+        ) from error
 
 
-def _is_contradicted(weights: Path) -> bool:
-    """Whether a file is not what was noted of it; one that is gone is told by who reads it."""
+def _checksum_differs(weights: Path) -> bool:
+    """Return whether a file differs from its checksum; False if either of them is missing."""
     try:
         checksums = json.loads((weights.parent / CHECKSUMS).read_text())
         return bool(checksums.get(weights.name) != _sha256(weights))

@@ -1,15 +1,15 @@
-"""The run folder: what lies where, and which weights stand for the run.
+"""The run folder: its files, and the choice of the weights that represent the run.
 
 config.yaml          the resolved configuration
 tokenizer.model      the SentencePiece model
-prepared             the name of the prepared corpus, and the splits that were kept out of it
+prepared             the name of the prepared corpus, and the splits held out of its training data
 checkpoints/<step>/  the last checkpoints, each a folder renamed into place when complete
 best/<step>/         the checkpoint with the best validation BLEU
-averaged/<step>/     the mean of the last checkpoints, written when training ends
-logs/                TensorBoard
+averaged/<step>/     the average of the last checkpoints, written when training ends
+logs/                TensorBoard logs
 validations.jsonl    step and BLEU of every validation
 evaluations.jsonl    one line per evaluation
-summary.json         what the finished training came to; absent until then
+summary.json         the result of training; exists once training has finished
 """
 
 import fcntl
@@ -20,17 +20,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tfnmt.config import MAY_CHANGE, Config, build_config, differing_keys, dump_config, read_tree
+from tfnmt.config import (
+    CHANGEABLE_KEYS,
+    Config,
+    build_config,
+    differing_keys,
+    dump_config,
+    read_tree,
+)
 from tfnmt.errors import UserError
-from tfnmt.progress import say
-from tfnmt.runs.checkpoints import WEIGHTS, Snapshots
-from tfnmt.runtime.files import ASIDE, remove, write_atomically
+from tfnmt.progress import log
+from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder
+from tfnmt.runtime.files import TEMPORARY, remove, write_atomically
 
 
-def home() -> Path:
-    """The clone when the package runs from one, else the working folder."""
-    clone = Path(__file__).resolve().parent.parent
-    return clone if (clone / "pyproject.toml").is_file() else Path.cwd()
+def base_folder() -> Path:
+    """Return the root of the repository, or the working folder if tfnmt runs from a wheel."""
+    repository = Path(__file__).resolve().parents[2]
+    return repository if (repository / "pyproject.toml").is_file() else Path.cwd()
 
 
 @dataclass(frozen=True)
@@ -45,63 +52,70 @@ class Run:
         return self.path / "tokenizer.model"
 
     def tokenizer_model(self) -> bytes:
-        """What is in it."""
+        """Return the content of tokenizer.model.
+
+        Raises:
+            UserError: The file cannot be read.
+        """
         try:
             return self.tokenizer_path.read_bytes()
         except OSError as error:
             raise UserError(
-                f"{self.tokenizer_path}: {error.strerror}; copy the folder of the run as a whole"
+                f"{self.tokenizer_path}: {error.strerror}; copy the complete run folder"
             ) from error
 
     @property
     def logs(self) -> Path:
-        """TensorBoard's folder."""
+        """The folder of the TensorBoard logs."""
         return self.path / "logs"
 
     @property
     def evaluations_path(self) -> Path:
-        """The evaluations, one JSON object a line."""
+        """The evaluations, one JSON object per line."""
         return self.path / "evaluations.jsonl"
 
     @property
     def summary_path(self) -> Path:
-        """What the finished training came to."""
+        """The result of training."""
         return self.path / "summary.json"
 
     @property
     def finished(self) -> bool:
-        """Whether training came to its end."""
+        """Whether training has finished."""
         return self.summary_path.is_file()
 
     @property
-    def best(self) -> Snapshots:
+    def best(self) -> CheckpointFolder:
         """The checkpoint with the best validation BLEU."""
-        return Snapshots(self.path / "best", keep=1)
+        return CheckpointFolder(self.path / "best", keep=1)
 
     @property
-    def averaged(self) -> Snapshots:
-        """The mean of the last checkpoints."""
-        return Snapshots(self.path / "averaged", keep=1)
+    def averaged(self) -> CheckpointFolder:
+        """The averaged checkpoint."""
+        return CheckpointFolder(self.path / "averaged", keep=1)
 
-    def checkpoints(self, keep: int = 1) -> Snapshots:
-        """The last checkpoints."""
-        return Snapshots(self.path / "checkpoints", keep)
+    def checkpoints(self, keep: int = 1) -> CheckpointFolder:
+        """Return the folder of the last checkpoints. Writing keeps the newest `keep` of them."""
+        return CheckpointFolder(self.path / "checkpoints", keep)
 
     def exists(self) -> bool:
-        """Whether a training was ever set up here."""
+        """Return whether this is a run folder."""
         return self._config_path.is_file()
 
-    def begun(self) -> bool:
-        """Whether there is something to go on from, or to lose by beginning anew."""
-        return self.exists() and self._newest() is not None
+    def has_checkpoint(self) -> bool:
+        """Return whether the run has weights: a checkpoint, or those of a bundle."""
+        return self.exists() and self._selected() is not None
 
     def create(
         self, config: Config, tokenizer_model: bytes, prepared: str, held_out: Sequence[str] = ()
     ) -> None:
-        """Writes what a run starts with; the configuration last, for it marks the folder.
+        """Write the files of a new run; the configuration last, because it marks a run folder.
 
-        `prepared` is the name of the prepared corpus, which tells training text apart, and
-        `held_out` the splits that were kept out of it.
+        Args:
+            config: The configuration.
+            tokenizer_model: The SentencePiece model.
+            prepared: The name of the prepared corpus, which identifies the training data.
+            held_out: The splits whose pairs were removed from the training data.
         """
         write_atomically(self.tokenizer_path, tokenizer_model)
         lines = "".join(f"{line}\n" for line in (prepared, *held_out))
@@ -109,61 +123,69 @@ class Run:
         write_atomically(self._config_path, dump_config(config).encode())
 
     def config(self) -> Config:
-        """The configuration that the run was started with."""
+        """Return the configuration of the run.
+
+        Raises:
+            UserError: The folder is not a run, or its configuration is invalid.
+        """
         if not self.exists():
-            raise UserError(f"{self.path}: no run there (config.yaml is missing); name another")
+            raise UserError(f"{self.path}: not a run (config.yaml is missing); choose a run folder")
         return build_config(read_tree(self._config_path))
 
-    def check_same(self, config: Config) -> None:
-        """Refuses to go on with another configuration than the run has, but for what may change."""
-        keys = [key for key in differing_keys(config, self.config()) if key not in MAY_CHANGE]
+    def check_config(self, config: Config) -> None:
+        """Raise a UserError if a configuration differs in keys that must not change in a run."""
+        keys = [key for key in differing_keys(config, self.config()) if key not in CHANGEABLE_KEYS]
         if keys:
             raise UserError(
-                f"{self.path}: was started with another {', '.join(keys)}; "
-                "use --run_dir for a new run, or the old values to go on"
+                f"{self.path}: was started with a different {', '.join(keys)}; "
+                "resume with the original values, or set --run_dir for a new run"
             )
 
-    def go_on_with(self, config: Config) -> None:
-        """Takes over what may change, such as the end: the training is not finished until then."""
+    def accept_changes(self, config: Config) -> None:
+        """Write a changed configuration. Training then counts as unfinished until its new end."""
         if config != self.config():
             write_atomically(self._config_path, dump_config(config).encode())
             self.summary_path.unlink(missing_ok=True)
 
-    def check_same_text(self, prepared: str) -> None:
-        """Refuses to go on with other training text than the run began with."""
+    def check_data(self, prepared: str) -> None:
+        """Raise a UserError if the prepared corpus is not the one that the run was started with."""
         if self._prepared()[0] != prepared:
             raise UserError(
-                f"{self.path}: the training or validation text has changed since this run began; "
-                "use --run_dir for a new run, or the old text to go on"
+                f"{self.path}: the training or validation data has changed since the run was "
+                "started; resume with the original data, or set --run_dir for a new run"
             )
 
     def held_out(self) -> tuple[str, ...]:
-        """The splits that were kept out of its training text."""
+        """Return the splits whose pairs were removed from the training data."""
         return tuple(self._prepared()[1:])
 
     def _prepared(self) -> list[str]:
-        """The name of the prepared corpus, then the splits that were kept out of it."""
+        """Return the name of the prepared corpus, followed by the held-out splits."""
         try:
             return self._prepared_path.read_text().splitlines()
         except FileNotFoundError as error:
             raise UserError(
-                f"{self.path}: does not tell what text it was trained on, as a bundle does not; "
-                "name the run that it was packed from"
+                f"{self.path}: does not record its training data, like every bundle; use the run "
+                "that the bundle was made from"
             ) from error
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keeps other trainings out, and clears away what a killed one had half written."""
+    def locked(self) -> Iterator[None]:
+        """Exclude other training processes, and remove incomplete files of killed ones.
+
+        Raises:
+            UserError: Another process trains this run, or the folder is not writable.
+        """
         with self._lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise UserError(
-                    f"{self.path}: another training is at work there; wait for it, or use --run_dir"
+                    f"{self.path}: another process trains this run; wait for it, or set --run_dir"
                 ) from error
             for folder in (self.path, *self.path.iterdir()):
-                for partial in folder.glob(ASIDE):
-                    remove(partial)
+                for temporary in folder.glob(TEMPORARY):
+                    remove(temporary)
             yield
 
     def _lock(self) -> IO[str]:
@@ -172,40 +194,43 @@ class Run:
             return (self.path / ".lock").open("w")
         except OSError as error:
             raise UserError(
-                f"--run_dir={self.path}: {error.strerror}; name a folder that can be written"
+                f"--run_dir={self.path}: {error.strerror}; choose a writable folder"
             ) from error
 
     def weights(self) -> Path:
-        """The weights that stand for the run: averaged, else best, else the newest checkpoint.
+        """Return the weight file of the averaged, else the best, else the newest checkpoint.
 
-        An average of before the training went on stands for it no more.
+        An averaged checkpoint is ignored if training was resumed after it was written.
+
+        Raises:
+            UserError: The folder is not a run, or has no weights yet.
         """
         self.config()
-        newest = self._newest()
-        if newest is None:
-            raise UserError(f"{self.path}: no model in this run yet; train it first")
-        return newest / WEIGHTS
+        selected = self._selected()
+        if selected is None:
+            raise UserError(f"{self.path}: the run has no checkpoint yet; train it first")
+        return selected / WEIGHTS
 
-    def _newest(self) -> Path | None:
+    def _selected(self) -> Path | None:
         averaged, last = self.averaged.newest(), self.checkpoints().newest()
-        if averaged and last and not self.finished and _time(averaged) < _time(last):
+        if averaged and last and not self.finished and _modified(averaged) < _modified(last):
             averaged = None
         return averaged or self.best.newest() or last
 
     def append_validation(self, step: int, bleu: float) -> None:
-        """Adds a line to validations.jsonl."""
+        """Append a line to validations.jsonl."""
         _append(self._validations_path, {"step": step, "bleu": bleu})
 
     def validations(self) -> dict[int, float]:
-        """Validation BLEU by step; of a step that was made twice, the later one."""
+        """Return validation BLEU by step. A repeated step counts with its later value."""
         return {line["step"]: line["bleu"] for line in _read(self._validations_path)}
 
     def append_evaluation(self, evaluation: dict[str, Any]) -> None:
-        """Adds a line to evaluations.jsonl."""
+        """Append a line to evaluations.jsonl."""
         _append(self.evaluations_path, evaluation)
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """The evaluations so far, the oldest first."""
+        """Return all evaluations, the oldest first."""
         return _read(self.evaluations_path)
 
     @property
@@ -222,37 +247,43 @@ class Run:
 
 
 def newest_finished_run(folder: Path) -> Run:
-    """The run in `folder` whose training ended last."""
+    """Return the run in a folder whose training finished last.
+
+    Raises:
+        UserError: No run has finished.
+    """
     finished = [run for run in map(Run, folder.glob("*")) if run.finished]
     if not finished:
-        raise UserError(f"--model: no finished run in {folder}; `make demo` trains one")
+        raise UserError(
+            f"--model: no finished run in {folder}; name a run, or train one with `make demo`"
+        )
     return max(finished, key=lambda run: run.summary_path.stat().st_mtime)
 
 
-def _time(folder: Path) -> int:
+def _modified(folder: Path) -> int:
     return folder.stat().st_mtime_ns
 
 
 def _append(path: Path, scores: dict[str, Any]) -> None:
-    """Adds a line of JSON to a file, also after half a line, which a full disk leaves."""
-    # For a name of a file that is not UTF-8 there is the escape that JSON has for it.
+    """Append a line of JSON. An incomplete last line, left by a full disk, is ended first."""
+    # File names that are not UTF-8 contain surrogates, which JSON can escape.
     line = f"{json.dumps(scores, ensure_ascii=False)}\n".encode(errors="backslashreplace")
     try:
         with path.open("ab+") as file:
             file.seek(max(0, file.tell() - 1))
             file.write(line if file.read() in (b"", b"\n") else b"\n" + line)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; the scores are not kept there") from error
+        raise UserError(f"{path}: {error.strerror}; the scores were not saved") from error
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """The lines of such a file but for half ones; none where there is no file."""
+    """Return the lines of a JSON Lines file without incomplete ones; none without a file."""
     if not path.is_file():
         return []
-    found = []
+    objects = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            found.append(json.loads(line))
+            objects.append(json.loads(line))
         except ValueError:
-            say(f"{path}: line {number} is not whole, and passed over")
-    return found
+            log(f"{path}: line {number} is incomplete; it is skipped")
+    return objects

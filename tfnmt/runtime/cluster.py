@@ -1,4 +1,4 @@
-"""The hosts of a training: what TF_CONFIG or Slurm tells, before TensorFlow is imported."""
+"""The hosts of a distributed training run, from TF_CONFIG or Slurm. Does not need TensorFlow."""
 
 import os
 from typing import Self
@@ -8,24 +8,28 @@ from pydantic import BaseModel, ValidationError, model_validator
 from tfnmt.errors import UsageError
 
 
-def by_tf_config() -> bool:
-    """Whether TF_CONFIG names several workers."""
+def uses_tf_config() -> bool:
+    """Return whether TF_CONFIG names several workers.
+
+    Raises:
+        UsageError: TF_CONFIG is invalid.
+    """
     return len(_workers(_tf_config())) > 1
 
 
-def by_slurm() -> bool:
-    """Whether Slurm runs this command in several tasks at once."""
-    return not by_tf_config() and int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
+def uses_slurm() -> bool:
+    """Return whether Slurm runs this command as several tasks. TF_CONFIG takes precedence."""
+    return not uses_tf_config() and int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
 
 
-def is_spread() -> bool:
-    """Whether several processes train together."""
-    return by_tf_config() or by_slurm()
+def is_distributed() -> bool:
+    """Return whether several processes train together."""
+    return uses_tf_config() or uses_slurm()
 
 
 def is_chief() -> bool:
-    """Whether this process writes: the only one, or the first of several."""
-    if by_slurm():
+    """Return whether this process writes files: the only process, or the first of several."""
+    if uses_slurm():
         return os.environ.get("SLURM_PROCID", "0") == "0"
     cluster, task = (config := _tf_config()).cluster, config.task
     if len(_workers(config)) < 2 or task is None:
@@ -35,7 +39,7 @@ def is_chief() -> bool:
 
 class _Task(BaseModel):
     type: str
-    index: int  # TensorFlow takes "0" as well, and so does this
+    index: int  # also accepts "0", as TensorFlow does
 
 
 class _TFConfig(BaseModel):
@@ -43,9 +47,9 @@ class _TFConfig(BaseModel):
     task: _Task | None = None
 
     @model_validator(mode="after")
-    def _knows_its_task(self) -> Self:
+    def _requires_task(self) -> Self:
         if len(_workers(self)) > 1 and self.task is None:
-            raise ValueError("task is missing: which of the workers this is")
+            raise ValueError("task is missing: it says which worker this process is")
         return self
 
 
@@ -58,9 +62,10 @@ def _tf_config() -> _TFConfig:
         return _TFConfig.model_validate_json(os.environ.get("TF_CONFIG") or "{}")
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        problem = first["msg"].removeprefix("Value error, ")  # pydantic's, before words of ours
+        location = ".".join(map(str, first["loc"]))
+        prefix = f"{location}: " if location else ""
+        problem = first["msg"].removeprefix("Value error, ")  # pydantic adds it to our own messages
         raise UsageError(
-            f"TF_CONFIG: {where and f'{where}: '}{problem}; it names the cluster and this "
-            "task, see docs/multi-host.md"
+            f"TF_CONFIG: {prefix}{problem}; set the cluster and the task of this process, see "
+            "docs/how-to/multi-host.md"
         ) from error

@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, and locks on them."""
+"""Safe file access: atomic writes, locks, and output files whose writer can be resumed."""
 
 import fcntl
 import json
@@ -12,125 +12,174 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.progress import say
+from tfnmt.progress import log
 
-ASIDE = ".*.aside"
-"""Matches what `written_aside` writes to; a translation that may go on has another ending."""
+TEMPORARY = ".*.tmp"
+"""Glob pattern of the temporary paths of `atomic_path`.
+
+It does not match a partial translation, which may be resumed and therefore must not be removed.
+"""
 
 
-def is_special(path: Path) -> bool:
-    """Whether there is something to read or write that is no file: a pipe, /dev/null."""
-    # Unlike Path's own, these are false, and no error, in a folder that may not be entered.
-    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+# --- Atomic writes -------------------------------------------------------------------------------
 
 
 @contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
-    """Gives a path beside `path` to write to, and renames it there if nothing went wrong.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the same folder, and rename it to `path` if no error occurred.
 
-    Works for a file and for a folder that is not there yet; on an error nothing remains. A link is
-    followed; what is neither file nor folder, /dev/null for one, is written to as it is.
+    Works for files, and for folders that do not exist yet. After an error nothing new remains.
+    Symbolic links are followed. A stream, such as /dev/null, is written directly.
+
+    Args:
+        path: The final path. Its parent folders are created.
+
+    Raises:
+        UserError: The file system refused an operation.
     """
-    if is_special(path):
+    if is_stream(path):
         try:
             yield path
-        except BrokenPipeError:  # who read has enough
+        except BrokenPipeError:  # the reader has closed the pipe, which is no error
             raise
         except OSError as error:
             raise UserError(f"{path}: {error.strerror or error}") from error
         return
     path = Path(os.path.realpath(path))
-    aside = path.parent / f".{path.name}.{os.getpid()}.aside"
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove(aside)  # what a killed process of the same number left
-        yield aside
-        aside.rename(path)
+        remove(temporary)  # left by a killed process with the same process id
+        yield temporary
+        temporary.rename(path)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; nothing was written") from error
     finally:
         with suppress(OSError):
-            remove(aside)
+            remove(temporary)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    with written_aside(path) as aside:
-        aside.write_bytes(content)
-
-
-def check_writable(path: Path) -> None:
-    """Raises where `write_atomically` could not write: to be told before the work, not after it."""
-    if is_special(path):
-        return
-    path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise UserError(f"{path}: a folder; name a file")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name another file") from error
-
-
-def check_folder(path: Path) -> None:
-    """Raises where a folder cannot be made or written to; makes nothing."""
-    there = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
-    if not there.is_dir():
-        raise UserError(f"{path}: {there} is no folder; name another")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"{path}: {there} cannot be written to; name another")
-
-
-def check_room(folder: Path, size: int) -> None:
-    """Raises the OSError that writing so many bytes would end in.
-
-    For files that HDF5 writes: on a full disk it fails late, and aloud.
-    """
-    with tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, size)
-
-
-@contextmanager
-def exclusive(path: Path, busy: str) -> Iterator[None]:
-    """Keeps other processes out while it lasts, by a lock on a file; waits for them, saying `busy`.
-
-    The lock goes with the process, however that ends; the empty file stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{busy}; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    """Write a file completely or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def remove(path: Path) -> None:
-    """Removes a file, or a folder with what is in it; there may be none."""
+    """Remove a file, or a folder with its content, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     elif path.exists():
         path.unlink()
 
 
+def is_stream(path: Path) -> bool:
+    """Return whether a path exists that is neither a file nor a folder: a pipe, or a device."""
+    # In a folder without permission, os.path returns False where Path's methods raise an error.
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+# --- Checks before the work starts ---------------------------------------------------------------
+
+
+def check_writable(path: Path) -> None:
+    """Raise a UserError if `write_atomically` would fail. Creates the parent folders.
+
+    Commands call this before the work, not after it.
+    """
+    if is_stream(path):
+        return
+    path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise UserError(f"{path}: a folder; choose a file name")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; choose another file") from error
+
+
+def check_folder(path: Path) -> None:
+    """Raise a UserError if a folder cannot be created or written to. Creates nothing."""
+    existing = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
+    if not existing.is_dir():
+        raise UserError(f"{path}: {existing} is not a folder; choose another path")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"{path}: {existing} is not writable; choose another path")
+
+
+def check_disk_space(folder: Path, size: int) -> None:
+    """Raise an OSError if the disk has no space for a file of `size` bytes.
+
+    Call this before HDF5 writes a file: on a full disk HDF5 fails late and prints its own errors.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+
+
+# --- Locks ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def file_lock(path: Path, message: str) -> Iterator[None]:
+    """Hold an exclusive lock on a file; wait while another process holds it.
+
+    The system releases the lock when the process ends for any reason. The empty file remains.
+
+    Args:
+        path: The lock file. It is created with its parent folders.
+        message: Logged before waiting, such as "another process prepares the corpus".
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log(f"{message}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# --- Lines of output -----------------------------------------------------------------------------
+
+
 def write_lines(lines: Iterable[str], path: str | None) -> None:
-    """Writes to stdout, each line as soon as it is there, or to a file."""
+    """Write lines to a file, or print each line immediately if `path` is None.
+
+    Raises:
+        UserError: The file, or stdout, could not be written.
+    """
     if path is None:
         for line in lines:
             _print(line)
         return
-    with written_aside(Path(path)) as aside, aside.open("w", encoding="utf-8") as file:
+    with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
 
 
-class GrowingFile:
-    """A file that appears when it is whole, and whose writer may be killed and started again.
+def _print(line: str) -> None:
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:  # the reader has closed the pipe, which is no error
+        raise
+    except OSError as error:
+        discard_stdout()
+        raise UserError(f"stdout: {error.strerror}") from error
 
-    Until then `.<name>.partial` beside it has the lines that are done, and `.<name>.job` says what
-    they were made of, and how.
+
+def discard_stdout() -> None:
+    """Redirect stdout to nowhere, so that Python's flush at exit does not raise another error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class ResumableFile:
+    """An output file that appears when it is complete, and whose writer can be killed and resumed.
+
+    Until then, `.<name>.partial` in the same folder contains the finished lines. `.<name>.job`
+    contains the job: the input and the settings that the lines were made with.
+
+    Call `locked`, then `start` or `resume`, then `write`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,16 +189,20 @@ class GrowingFile:
 
     @property
     def finished(self) -> bool:
-        """Whether it is there, and was not begun anew since."""
+        """Whether the file is complete, and was not started again afterwards."""
         return self.path.is_file() and not (self.partial.exists() or self.job_path.exists())
 
-    def held(self) -> IO[str]:
-        """Keeps other writers of the file out until it is closed, or the process ends."""
+    def locked(self) -> IO[str]:
+        """Exclude other writers until the returned file is closed, or the process ends.
+
+        Raises:
+            UserError: Another process is writing, or the folder is not writable.
+        """
         if self.path.is_dir():
-            raise UsageError(f"{self.path}: a folder; name a file")
+            raise UsageError(f"{self.path}: a folder; choose a file name")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # The job is what is locked: the lines get another name at the end.
+            # Lock the job file, because the partial file is renamed at the end.
             lock = self.job_path.open("a")
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
@@ -157,11 +210,13 @@ class GrowingFile:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.close()
-            raise UserError(f"{self.path}: another process is writing it; wait for it") from error
+            raise UserError(
+                f"{self.path}: another process is writing this file; wait until it has finished"
+            ) from error
         return lock
 
-    def begin(self, job: dict[str, Any]) -> int:
-        """Leaves nothing of what was done before: 0 lines."""
+    def start(self, job: dict[str, Any]) -> int:
+        """Discard earlier lines and record the job; returns 0, the number of finished lines."""
         try:
             self.partial.unlink(missing_ok=True)
             self.job_path.write_text(json.dumps(job))
@@ -170,15 +225,19 @@ class GrowingFile:
         return 0
 
     def resume(self, job: dict[str, Any]) -> int:
-        """The number of lines that are done; half a line, which a kill may leave, is cut off."""
+        """Return the number of finished lines; an incomplete last line is removed.
+
+        Raises:
+            UsageError: The existing lines belong to a different job.
+        """
         if not self.partial.is_file():
-            return self.begin(job)
-        theirs = _read(self.job_path)
-        differing = [key for key, value in job.items() if theirs.get(key) != value]
+            return self.start(job)
+        recorded = _read_job(self.job_path)
+        differing = [key for key, value in job.items() if recorded.get(key) != value]
         if differing:
             raise UsageError(
-                f"--resume: {self.partial} was begun with another {', '.join(differing)}; go on as "
-                "it was begun, or begin anew without --resume"
+                f"--resume: {self.partial} was started with a different {', '.join(differing)}; "
+                "use the same input and flags, or start over without --resume"
             )
         lines, size = 0, 0
         with self.partial.open("rb+") as file:
@@ -189,41 +248,27 @@ class GrowingFile:
         return lines
 
     def write(self, lines: Iterable[str]) -> None:
-        """Adds lines as they come, and gives the file its name when they are through."""
+        """Append lines as they arrive, and give the file its final name after the last one."""
         try:
-            # Line by line: whatever ends the process, what was done is there.
+            # Line-buffered: finished lines survive however the process ends.
             with self.partial.open("a", encoding="utf-8", newline="\n", buffering=1) as file:
                 file.writelines(f"{line}\n" for line in lines)
             self.partial.rename(self.path)
             self.job_path.unlink(missing_ok=True)
         except OSError as error:
-            raise UserError(f"{self.path}: {error.strerror or error}; {self._left}") from error
+            problem = f"{self.path}: {error.strerror or error}"
+            raise UserError(f"{problem}; {self._resume_hint}") from error
         except BaseException:
-            say(self._left)
+            log(self._resume_hint)
             raise
 
     @property
-    def _left(self) -> str:
-        return f"what is done lies in {self.partial}; --resume goes on with it"
+    def _resume_hint(self) -> str:
+        return f"finished lines are in {self.partial}; continue with --resume"
 
 
-def discard_stdout() -> None:
-    """What stdout still holds goes nowhere: Python's own flush at exit must not complain again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print(line: str) -> None:
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:  # who read has enough
-        raise
-    except OSError as error:
-        discard_stdout()
-        raise UserError(f"stdout: {error.strerror}") from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What a job was; nothing where a kill came before it was noted."""
+def _read_job(path: Path) -> dict[str, Any]:
+    """Return the recorded job; empty if the process was killed before it was recorded."""
     try:
         job: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):

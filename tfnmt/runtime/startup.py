@@ -1,4 +1,4 @@
-"""The first import of TensorFlow: with our settings, and without its chatter on stderr."""
+"""The first import of TensorFlow: environment settings, threads, and silence on stderr."""
 
 import gc
 import importlib
@@ -7,70 +7,77 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tfnmt.runtime.cluster import is_spread
+from tfnmt.runtime.cluster import is_distributed
 
-PROCESSORS = len(os.sched_getaffinity(0))
+# --- Settings, made before the import ------------------------------------------------------------
 
-
-LANES = min(PROCESSORS, 8)
-"""At most so many, for each has a batch in memory."""
-
-
-def share_processors() -> None:
-    """Has lanes work side by side; to be called before TensorFlow is imported.
-
-    An operation gets the threads of one lane, also where fewer of them are used.
-    """
-    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(PROCESSORS // LANES))
-    os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(LANES))
-
-
-SETTINGS = {
+ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    # oneDNN's kernels use what the processor has; TensorFlow's own are built for the oldest one.
-    # On a processor without AVX-512 TensorFlow leaves them off, and takes twice as long.
+    # oneDNN kernels use the instructions of this CPU; TensorFlow's own kernels are built for the
+    # oldest CPUs. Without AVX-512, TensorFlow disables oneDNN by default and takes twice as long.
     "TF_ENABLE_ONEDNN_OPTS": "1",
 }
-"""Environment variables that must be set before the import; the user's own values stay."""
+"""Environment variables that must be set before the import. Values set by the user are kept."""
 
-KERAS_CAN_DO_WITHOUT = "matplotlib"
-"""For a gallery of images that nothing here shows; half a second and more."""
+CPU_COUNT = len(os.sched_getaffinity(0))
 
-
-def expect_few_rows() -> None:
-    """Chooses TensorFlow's own kernels: a call of oneDNN's costs more than it saves on few rows.
-
-    To be called before `import_tensorflow`. A sentence alone takes a third to a half of the time.
-    """
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    share_processors()
+PARALLEL_STREAMS = min(CPU_COUNT, 8)
+"""Number of batches computed in parallel; limited, because each batch needs memory."""
 
 
 def set_environment() -> None:
-    """Makes the settings, for this process and those that it starts."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # training and search need it
-    for name, value in SETTINGS.items():
+    """Set ENVIRONMENT for this process and its child processes."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # required by training and decoding
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
-def import_tensorflow(operations: str = "keras_nlp") -> None:
-    """Imports TensorFlow and the package that brings the tokenizer's operations.
+def configure_threads() -> None:
+    """Configure TensorFlow for PARALLEL_STREAMS; call this before TensorFlow is imported.
 
-    keras_nlp brings Keras too; to run an export, tensorflow_text is enough. To be called when the
-    user's mistakes have been found: it takes seconds.
+    An operation uses the threads of one stream, even if fewer streams are active.
+    """
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(CPU_COUNT // PARALLEL_STREAMS))
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(PARALLEL_STREAMS))
+
+
+def configure_for_single_sentences() -> None:
+    """Configure TensorFlow for batches of a few rows; call this before `import_tensorflow`.
+
+    Selects TensorFlow's own kernels, because a call of a oneDNN kernel costs more than it saves on
+    few rows. A single sentence then takes a third to a half of the time.
+    """
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    configure_threads()
+
+
+# --- The import ----------------------------------------------------------------------------------
+
+UNUSED_BY_KERAS = "matplotlib"
+"""Keras imports it for an image gallery that tfnmt never shows; hiding it saves 0.5 s or more."""
+
+
+def import_tensorflow(operations: str = "keras_nlp") -> None:
+    """Import TensorFlow, and a package that registers the operations of the tokenizer.
+
+    The import takes seconds, so check flags and files before it.
+
+    Args:
+        operations: The package: keras_nlp, which also imports Keras, or tensorflow_text, which is
+            enough to run an export.
     """
     set_environment()
-    with silent_stderr(), _no_garbage(), _without(KERAS_CAN_DO_WITHOUT):
+    with silence_stderr(), _no_garbage_collection(), _hidden(UNUSED_BY_KERAS):
         import tensorflow as tf
 
         importlib.import_module(operations)
-        if not is_spread():  # else TensorFlow must learn of the other hosts first
-            tf.constant(0)  # the first tensor looks for devices, aloud
+        if not is_distributed():  # with several hosts, TensorFlow must be configured first
+            tf.constant(0)  # the first tensor initializes the devices, which prints to stderr
 
 
 @contextmanager
-def _without(module: str) -> Iterator[None]:
-    """Who tries to import it is told that it is not there; later it is."""
+def _hidden(module: str) -> Iterator[None]:
+    """Make imports of a module fail temporarily."""
     if module in sys.modules:
         yield
         return
@@ -82,25 +89,25 @@ def _without(module: str) -> Iterator[None]:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Imports make objects that stay: to look through them for garbage costs a second."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection: imported objects remain, and scanning them costs a second."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()  # nor are they looked through later
+        gc.freeze()  # also exclude them from later collections
         gc.enable()
 
 
 @contextmanager
-def silent_stderr() -> Iterator[None]:
-    """Descriptor 2 goes nowhere for a while: C++ code writes to it whatever the log level."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def silence_stderr() -> Iterator[None]:
+    """Discard output to file descriptor 2, because C++ code prints there at any log level."""
+    original = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(null, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(original, 2)
+        os.close(original)
+        os.close(null)

@@ -1,1 +1,1 @@
-"""A model looked into: what it computes, by the names that its own code has."""
+"""Tracing: every tensor that a model computes for a batch, with its name, shape and meaning."""

@@ -1,4 +1,7 @@
-"""Teacher forcing, followed: from a batch to the logits of every position."""
+"""Traces teacher forcing: from a batch to the logits and the loss of every target position.
+
+Letters: B sentences, T target positions, D d_model, V tokens of the vocabulary.
+"""
 
 from typing import NamedTuple
 
@@ -11,8 +14,8 @@ from tfnmt.tracing.recorder import recording
 from tfnmt.tracing.steps import Step, list_steps
 
 
-class Forward(NamedTuple):
-    """What a Transformer makes of a batch."""
+class ForwardTrace(NamedTuple):
+    """The forward pass of a batch."""
 
     batch: Batch
     steps: list[Step]
@@ -20,66 +23,72 @@ class Forward(NamedTuple):
     logits: np.ndarray  # [B, T, V]
 
 
-def follow_forward(transformer: Transformer, batch: Batch) -> Forward:
-    """Reads the batch as training does, but that nothing is dropped out."""
-    with recording(tfnmt.model) as whole:
+def trace_forward(transformer: Transformer, batch: Batch) -> ForwardTrace:
+    """Run the forward pass of training without dropout, and record it."""
+    with recording(tfnmt.model) as root:
         memory, memory_mask = transformer.encode(batch.source)
         hidden = transformer.decode(batch.target_in, memory, memory_mask)
         logits = transformer.logits(hidden)
-    return Forward(batch, list_steps(whole, whole), np.asarray(hidden), np.asarray(logits))
+    return ForwardTrace(batch, list_steps(root, root), np.asarray(hidden), np.asarray(logits))
 
 
 class Losses(NamedTuple):
-    """What predicting each target token costs, in nats; 0 at padding.
+    """The loss of each target token in nats, 0 at padding.
 
-    Training comes to the same sums by a shorter way (`tfnmt.training.loss`).
+    `tfnmt.training.loss` computes the same sums with fewer operations.
     """
 
     logits: np.ndarray  # [B, T, V]
-    target: np.ndarray  # [B, T] the right tokens; 0 at padding
+    target: np.ndarray  # [B, T] correct ids, 0 at padding
     smoothing: float
     log_probs: np.ndarray  # [B, T, V] log softmax of the logits
-    wanted: np.ndarray  # [B, T, V] the smoothed distribution, q
-    cross_entropy: np.ndarray  # [B, T] -log p(right token)
-    smoothed: np.ndarray  # [B, T] -sum q log p: what training adds up
-    entropy: np.ndarray  # [B, T] -sum q log q: no model can cost less
+    target_probs: np.ndarray  # [B, T, V] smoothed target distribution, q
+    cross_entropy: np.ndarray  # [B, T] -log p(correct token)
+    smoothed: np.ndarray  # [B, T] -sum q log p, the loss that training sums
+    entropy: np.ndarray  # [B, T] -sum q log q, the lower bound of `smoothed`
 
     @property
     def real(self) -> np.ndarray:
-        """[B, T]: where there is a token."""
+        """[B, T], True at real tokens."""
         return self.target != 0
 
     @property
-    def slopes(self) -> np.ndarray:
-        """[B, T, V]: how fast the smoothed loss grows with each logit, p - q."""
-        return (np.exp(self.log_probs) - self.wanted) * self.real[..., None]
+    def gradients(self) -> np.ndarray:
+        """[B, T, V], the gradient of the smoothed loss with respect to each logit, p - q."""
+        return (np.exp(self.log_probs) - self.target_probs) * self.real[..., None]
 
     def nudged(self, row: int, position: int, token: int, amount: float) -> "Losses":
-        """The losses with so much added to one logit."""
+        """Return the losses after adding an amount to one logit."""
         logits = self.logits.copy()
         logits[row, position, token] += amount
-        return measure(logits, self.target, self.smoothing)
+        return compute_losses(logits, self.target, self.smoothing)
 
 
-def measure(logits: np.ndarray, target: np.ndarray, smoothing: float) -> Losses:
-    """The losses of logits [B, T, V] with the right tokens [B, T] (section 5.4)."""
+def compute_losses(logits: np.ndarray, target: np.ndarray, smoothing: float) -> Losses:
+    """Compute the losses from their definition (section 5.4).
+
+    Args:
+        logits: [B, T, V].
+        target: [B, T] correct ids, 0 at padding.
+        smoothing: Epsilon of label smoothing.
+    """
     logits = logits.astype("float64")
     size = logits.shape[-1]
     highest = logits.max(axis=-1, keepdims=True)
     normalizer = highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True))
     log_probs = logits - normalizer
-    right = target[..., None]  # [B, T, 1]
-    wanted = np.full(logits.shape, smoothing / size)
-    np.put_along_axis(wanted, right, 1 - smoothing + smoothing / size, axis=-1)
+    correct = target[..., None]  # [B, T, 1]
+    target_probs = np.full(logits.shape, smoothing / size)
+    np.put_along_axis(target_probs, correct, 1 - smoothing + smoothing / size, axis=-1)
     real = target != 0
-    log_wanted = np.log(np.where(wanted > 0, wanted, 1))  # 0 log 0 is 0
+    log_target_probs = np.log(np.where(target_probs > 0, target_probs, 1))  # 0 log 0 is 0
     return Losses(
         logits,
         target,
         smoothing,
         log_probs,
-        wanted,
-        cross_entropy=-np.take_along_axis(log_probs, right, axis=-1)[..., 0] * real,
-        smoothed=-(wanted * log_probs).sum(axis=-1) * real,
-        entropy=-(wanted * log_wanted).sum(axis=-1) * real,
+        target_probs,
+        cross_entropy=-np.take_along_axis(log_probs, correct, axis=-1)[..., 0] * real,
+        smoothed=-(target_probs * log_probs).sum(axis=-1) * real,
+        entropy=-(target_probs * log_target_probs).sum(axis=-1) * real,
     )

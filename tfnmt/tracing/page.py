@@ -1,6 +1,6 @@
-"""A trace as a page to play with: one file, which asks nothing of any network.
+"""A trace as an interactive page: one file, which makes no network requests.
 
-The page computes anew what a mask or a nudged logit changes, from the numbers that are in it.
+The page recomputes the effects of a mask and of a changed logit from the numbers that it contains.
 """
 
 import json
@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from tfnmt.tracing.beam import RowSearch, describe_fate
+from tfnmt.tracing.beam import BeamStep, RowSearch, describe_outcome
 from tfnmt.tracing.forward import Losses
 from tfnmt.tracing.mixing import describe_mixing
 from tfnmt.tracing.steps import Step, Variable
-from tfnmt.tracing.subject import Subject
-from tfnmt.tracing.tensors import FEW, WIDE, is_whole, list_blocks
-from tfnmt.tracing.trace import Trace, describe_letters, describe_shapes
+from tfnmt.tracing.tensors import MAX_WIDTH, PREVIEW, is_small, list_parameter_blocks
+from tfnmt.tracing.trace import Trace, describe_axes, describe_shapes
+from tfnmt.tracing.traced_model import TracedModel
 
 TEMPLATE = Path(__file__).with_name("page.html")
-PLACE = "{{trace}}"
+PLACEHOLDER = "{{trace}}"
 
 SHOWN_LOGITS = 7
-"""Of each position, the largest; what the others come to is summed up."""
+"""Number of logits per position, largest first. The page has sums over all others."""
 
 DIGITS = 5
 
@@ -29,41 +29,40 @@ Json = dict[str, Any]
 
 
 def render(trace: Trace) -> str:
-    """The whole page."""
-    # No "</script>", whatever a piece holds.
+    """Return the whole page as HTML."""
+    # Escape "<", so that no token can close the script element.
     data = json.dumps(_data(trace), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    return TEMPLATE.read_text(encoding="utf-8").replace(PLACE, data)
+    return TEMPLATE.read_text(encoding="utf-8").replace(PLACEHOLDER, data)
 
 
 def _data(trace: Trace) -> Json:
-    subject, steps = trace.subject, trace.forward.steps
+    model, steps, batch = trace.model, trace.forward.steps, trace.forward.batch
     return {
         "title": trace.title,
-        "given": trace.given,
+        "has_targets": trace.has_targets,
         "shapes": describe_shapes(steps),
-        "letters": describe_letters(steps),
-        "vocabulary": subject.pieces if len(subject.pieces) <= WIDE else None,
+        "axes": describe_axes(steps),
+        "vocabulary": model.vocabulary if len(model.vocabulary) <= MAX_WIDTH else None,
         "batch": [
-            {name: subject.names(ids[row].tolist())
-             for name, ids in trace.forward.batch._asdict().items()}
-            for row in range(len(trace.forward.batch.source))
+            {name: model.token_strings(ids[row].tolist()) for name, ids in batch._asdict().items()}
+            for row in range(len(batch.source))
         ],
         "blocks": [
             {"name": block.name, "count": block.count, "formula": block.formula}
-            for block in list_blocks(subject.transformer)
+            for block in list_parameter_blocks(model.transformer)
         ],
         "steps": [_step(step) for step in steps],
         "attention": [_attention(step) for step in steps if step.function == "attention_weights"],
-        "loss": _loss(trace.losses, subject),
-        "search": [_search(row, subject) for row in trace.search.rows],
-        "alpha": subject.decoding.length_penalty,
-    }  # fmt: skip
+        "loss": _loss(trace.losses, model),
+        "search": [_search(row, model) for row in trace.search.rows],
+        "alpha": model.decoding.length_penalty,
+    }
 
 
 def _step(step: Step) -> Json:
     return {
-        "side": step.side,
-        "place": step.place or step.side,
+        "stage": step.stage,
+        "path": step.path or step.stage,
         "function": step.function,
         "title": step.entry.title,
         "formula": step.entry.formula,
@@ -76,8 +75,8 @@ def _step(step: Step) -> Json:
 
 
 def _mask(step: Step) -> Json | None:
-    """What hides some of an attention's scores, as a tensor of the like axes, where it is small."""
-    if step.mask is None or not is_whole(step.mask):
+    """Return the attention mask as a tensor with the axes of the scores, if it is small."""
+    if step.mask is None or not is_small(step.mask):
         return None
     axes = zip(step.variables[0].letters.split(), step.mask.shape, strict=True)
     letters = " ".join(letter if length > 1 else "1" for letter, length in axes)
@@ -93,84 +92,86 @@ def _mixing(step: Step) -> Json | None:
 
 def _tensor(variable: Variable) -> Json:
     values = variable.values
-    shown = values if is_whole(values) else values.ravel()[:FEW]
+    shown = values if is_small(values) else values.ravel()[:PREVIEW]
     return {
         "name": variable.name,
         "letters": variable.letters.split(),
         "shape": values.shape,
-        "whole": is_whole(values),
+        "whole": is_small(values),
         "values": _rounded(shown.astype("float64").ravel()),
     }
 
 
 def _attention(step: Step) -> Json:
-    """Scores before the mask: scores [B, H, T, S] and mask [B, T, S]."""
+    """Return the scores [B, H, T, S] before masking, and the mask [B, T, S]."""
     scores = step.get("scores")
     assert step.mask is not None
     rows, _, queries, keys = scores.shape
-    source = step.side == "encode"
+    is_encoder = step.stage == "encode"
     return {
-        "place": step.place,
-        "queries": "source" if source else "target_in",
-        "keys": "source" if source or "cross_attention" in step.place else "target_in",
+        "path": step.path,
+        "queries": "source" if is_encoder else "target_in",
+        "keys": "source" if is_encoder or "cross_attention" in step.path else "target_in",
         "scores": _rounded(scores),
         "mask": np.broadcast_to(step.mask[:, 0], (rows, queries, keys)).astype(int).tolist(),
     }
 
 
-def _loss(losses: Losses, subject: Subject) -> Json:
+def _loss(losses: Losses, model: TracedModel) -> Json:
     return {
         "smoothing": losses.smoothing,
         "size": losses.logits.shape[-1],
-        "tokens": [
-            _token(losses, int(row), int(position), subject)
+        "predictions": [
+            _prediction(losses, int(row), int(position), model)
             for row, position in np.argwhere(losses.real)
         ],
     }
 
 
-def _token(losses: Losses, row: int, position: int, subject: Subject) -> Json:
-    """The largest logits of a position, the right one among them, and what the rest comes to."""
-    logits, right = losses.logits[row, position], int(losses.target[row, position])
-    shown = sorted({right, *np.argsort(-logits)[:SHOWN_LOGITS].tolist()}, key=lambda i: -logits[i])
-    rest = np.delete(logits, shown)
+def _prediction(losses: Losses, row: int, position: int, model: TracedModel) -> Json:
+    """Return the largest logits of a position and the correct one, with sums over all others."""
+    logits, correct = losses.logits[row, position], int(losses.target[row, position])
+    largest = np.argsort(-logits)[:SHOWN_LOGITS].tolist()
+    shown = sorted({correct, *largest}, key=lambda i: -logits[i])
+    others = np.delete(logits, shown)
     return {
         "row": row,
         "position": position,
-        "right": shown.index(right),
-        "pieces": subject.names(shown),
+        "correct": shown.index(correct),
+        "tokens": model.token_strings(shown),
         "logits": logits[shown].tolist(),
-        "rest": {"exponentials": np.exp(rest - logits.max()).sum(), "sum": rest.sum()},
+        "others": {"exponentials": np.exp(others - logits.max()).sum(), "sum": others.sum()},
         "smoothed": losses.smoothed[row, position],
         "cross_entropy": losses.cross_entropy[row, position],
     }
 
 
-def _search(search: RowSearch, subject: Subject) -> Json:
+def _search(search: RowSearch, model: TracedModel) -> Json:
     return {
-        "found": subject.names(search.tokens),
+        "tokens": model.token_strings(search.tokens),
         "score": search.score,
         "translation": search.translation,
-        "steps": [
+        "steps": [_beam_step(step, model) for step in search.steps],
+    }
+
+
+def _beam_step(step: BeamStep, model: TracedModel) -> Json:
+    return {
+        "position": step.position,
+        "candidates": [
             {
-                "position": step.position,
-                "candidates": [
-                    {
-                        **each._asdict(),
-                        "piece": subject.pieces[each.token],
-                        "fate": describe_fate(each, step),
-                    }
-                    for each in step.candidates
-                ],
-                "finished": [
-                    {"pieces": subject.names(each.tokens), "score": each.score}
-                    for each in step.finished
-                ],
-                "bound": _finite(step.bound),
-                "worst": _finite(step.worst),
+                **candidate._asdict(),
+                "token": model.vocabulary[candidate.token],
+                "outcome": describe_outcome(candidate, step),
             }
-            for step in search.steps
+            for candidate in step.candidates
         ],
+        "finished": [
+            {"tokens": model.token_strings(finished.tokens), "score": finished.score}
+            for finished in step.finished
+        ],
+        "bound": _finite(step.bound),
+        "worst": _finite(step.worst),
     }
 
 

@@ -1,7 +1,7 @@
-"""The recorder: which functions ran, with their variables, while nothing in them knows of it.
+"""Records function calls with their variables, without any change to the recorded functions.
 
-Python itself tells of every call and every return (`sys.setprofile`). So what is seen is what the
-very layers that train and serve have computed, under the names that their code gives it.
+Python reports each call and each return to a profile function (`sys.setprofile`). A recording
+therefore shows what the layers that train and serve compute, under the names in their code.
 """
 
 import sys
@@ -15,21 +15,21 @@ from typing import Any
 
 @dataclass
 class Call:
-    """A call of a function."""
+    """A recorded call of a function."""
 
-    function: str  # its qualified name: "FeedForward.call"
-    arguments: dict[str, Any]  # by their names; `self` too
-    names: dict[str, Any] = field(default_factory=dict)  # its variables when it returned
+    function: str  # qualified name: "FeedForward.call"
+    arguments: dict[str, Any]  # by name, `self` included
+    variables: dict[str, Any] = field(default_factory=dict)  # local variables at the return
     result: Any = None
-    calls: list["Call"] = field(default_factory=list)  # those that it made
+    calls: list["Call"] = field(default_factory=list)  # calls made by this one
 
     @property
     def owner(self) -> Any:
-        """The object whose method it is, or None."""
+        """The object whose method was called, or None."""
         return self.arguments.get("self")
 
     def find(self, *functions: str) -> Iterator["Call"]:
-        """The calls of these functions below this one, in the order in which they began."""
+        """Yield all calls of these functions below this call, in the order of their starts."""
         for call in self.calls:
             if call.function in functions:
                 yield call
@@ -38,18 +38,24 @@ class Call:
 
 @contextmanager
 def recording(*modules: ModuleType) -> Iterator[Call]:
-    """Records calls of functions that are written in these modules or packages.
+    """Record calls of functions that are defined in the given modules or packages.
 
-    Gives a call that stands for the whole; the others are below it. Only what runs in Python is
-    seen: inside a `tf.function` that is while it is traced, and not when it is run.
+    Only code that runs in Python is recorded. The body of a `tf.function` is recorded while it is
+    traced, and not when its graph runs.
+
+    Args:
+        *modules: The modules or packages.
+
+    Yields:
+        A root call, which contains all recorded calls.
     """
-    places = tuple(map(_place, modules))
-    whole = Call("", {})
-    open_calls = [whole]
+    paths = tuple(map(_module_path, modules))
+    root = Call("", {})
+    open_calls = [root]
 
-    def watch(frame: FrameType, event: str, result: Any) -> None:
+    def profile(frame: FrameType, event: str, result: Any) -> None:
         code = frame.f_code
-        if not code.co_filename.startswith(places) or code.co_name.startswith("<"):
+        if not code.co_filename.startswith(paths) or code.co_name.startswith("<"):
             return
         if event == "call":
             count = code.co_argcount + code.co_kwonlyargcount
@@ -59,18 +65,18 @@ def recording(*modules: ModuleType) -> Iterator[Call]:
             open_calls.append(call)
         elif event == "return":
             call = open_calls.pop()
-            call.names, call.result = dict(frame.f_locals), result
+            call.variables, call.result = dict(frame.f_locals), result
 
     before = sys.getprofile()
-    sys.setprofile(watch)
+    sys.setprofile(profile)
     try:
-        yield whole
+        yield root
     finally:
         sys.setprofile(before)
 
 
-def _place(module: ModuleType) -> str:
-    """The file of a module, or the folder of a package."""
+def _module_path(module: ModuleType) -> str:
+    """Return the file of a module, or the folder of a package."""
     assert module.__file__ is not None
     path = Path(module.__file__)
     return f"{path.parent}/" if path.name == "__init__.py" else str(path)

@@ -1,4 +1,4 @@
-"""The steps of a calculation: what was recorded, in order, with its place, shapes and weights."""
+"""The steps of a computation: the recorded calls in order, with layer, tensors and weights."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,33 +6,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfnmt.tracing.mixing import mixing
+from tfnmt.tracing.mixing import measure_mixing
 from tfnmt.tracing.paper import RESULT, Entry, find_entry
 from tfnmt.tracing.recorder import Call
 
 MODEL = "transformer/"
-"""What the path of every layer begins with."""
+"""Prefix of the paths of all layers and weights."""
 
-SIDES = ("encode", "decode", "decode_step", "logits")
-"""Functions of the Transformer that a step can belong to."""
+STAGES = ("encode", "decode", "decode_step", "logits")
+"""Methods of the Transformer that a step can belong to."""
 
-
-LETTERS = {
-    "B": "sentences", "S": "source positions", "T": "target positions", "pos": "positions",
-    "K": "hypotheses", "T*K": "what they have read", "H": "heads", "D": "d_model",
-    "F": "d_ff", "P": "projections", "N": "all positions of all sentences", "V": "pieces",
-}  # fmt: skip
-"""What the letters of a tensor's axes stand for."""
+AXES = {
+    "B": "sentences",
+    "S": "source positions",
+    "T": "target positions",
+    "pos": "positions",
+    "K": "hypotheses",
+    "T*K": "tokens read by all hypotheses",
+    "H": "heads",
+    "D": "d_model",
+    "F": "d_ff",
+    "P": "projections",
+    "N": "positions of all sentences",
+    "V": "tokens of the vocabulary",
+}
+"""Meaning of the letters of a tensor's axes."""
 
 
 class Variable(NamedTuple):
-    """A tensor under the name that the code gives it.
-
-    LETTERS says what the letters of its axes stand for.
-    """
+    """A tensor under its name in the code."""
 
     name: str
-    letters: str  # of its axes
+    letters: str  # of its axes, see AXES
     values: np.ndarray
 
 
@@ -44,88 +49,95 @@ class Parameter(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of the calculation."""
+    """A step of the computation."""
 
-    side: str  # one of SIDES, or "" before and between them
-    place: str  # the path of its layer: "decoder/layer_0/feed_forward"
+    stage: str  # one of STAGES; "" outside of them
+    path: str  # path of the layer: "decoder/layer_0/feed_forward"
     function: str
     entry: Entry
     variables: list[Variable]
-    mask: np.ndarray | None  # of attention's scores; True = attend
+    mask: np.ndarray | None  # of the attention scores; True = attend
     parameters: list[Parameter]
-    mixing: np.ndarray | None  # [B, T, S] what of the output hangs on what of the input
+    mixing: np.ndarray | None  # [B, T, S] whether output position t depends on input position s
 
     def get(self, name: str) -> np.ndarray:
-        """The tensor of that name."""
+        """Return the tensor of that name."""
         return next(variable.values for variable in self.variables if variable.name == name)
 
 
-def list_steps(part: Call, whole: Call) -> list[Step]:
-    """All steps below a part of what was recorded, in order."""
-    joined = {id(call.result): call.arguments["projections"] for call in whole.find("join")}
-    return list(_steps(part, _Where("", "", joined)))
+def list_steps(part: Call, root: Call) -> list[Step]:
+    """List the steps below a call in order.
+
+    Args:
+        part: The call.
+        root: The whole recording. It says which layers a fused projection consists of.
+    """
+    fused = {
+        id(call.result): call.arguments["projections"] for call in root.find("fuse_projections")
+    }
+    return list(_steps(part, _Context("", "", fused)))
 
 
-class _Where(NamedTuple):
-    """What a call inherits from those around it."""
+class _Context(NamedTuple):
+    """The position of a call, inherited from the calls around it."""
 
-    side: str
-    place: str
-    joined: dict[int, Sequence[Any]]  # the projections that were joined, by what came of it
+    stage: str
+    path: str
+    fused: dict[int, Sequence[Any]]  # layers of each fused projection, by the id of the projection
 
 
-def _steps(call: Call, where: _Where) -> Iterator[Step]:
+def _steps(call: Call, context: _Context) -> Iterator[Step]:
     owner, _, method = call.function.rpartition(".")
-    if owner == "Transformer" and method in SIDES:
-        where = where._replace(side=method)
+    if owner == "Transformer" and method in STAGES:
+        context = context._replace(stage=method)
     path = getattr(call.owner, "path", "")
     if path.startswith(MODEL):
-        where = where._replace(place=path.removeprefix(MODEL))
+        context = context._replace(path=path.removeprefix(MODEL))
     entry = find_entry(call.function, call.owner)
     if entry is not None:
-        yield _step(call, entry, where)
+        yield _step(call, entry, context)
     for below in call.calls:
-        yield from _steps(below, where)
+        yield from _steps(below, context)
 
 
-def _step(call: Call, entry: Entry, where: _Where) -> Step:
+def _step(call: Call, entry: Entry, context: _Context) -> Step:
     mask = call.arguments["mask"] if call.function == "attention_weights" else None
     return Step(
-        where.side,
-        where.place,
+        context.stage,
+        context.path,
         call.function,
         entry,
-        [_variable(call, name, _letters(axes, where)) for name, axes in entry.shows.items()],
+        [_variable(call, name, _letters(axes, context)) for name, axes in entry.axes.items()],
         None if mask is None else np.asarray(mask),
-        _parameters(call, where),
-        mixing(call) if where.side in ("encode", "decode") else None,
+        _parameters(call, context),
+        measure_mixing(call) if context.stage in ("encode", "decode") else None,
     )
 
 
 def _variable(call: Call, name: str, letters: str) -> Variable:
-    value = call.result if name == RESULT else call.names[name]
+    value = call.result if name == RESULT else call.variables[name]
     return Variable(name, letters, np.asarray(value))
 
 
-def _letters(axes: str, where: _Where) -> str:
-    """The axes by what queries (T) and keys (S) are here."""
+def _letters(axes: str, context: _Context) -> str:
+    """Replace the letters of queries (T) and keys (S) by the axes that they are in this step."""
     names = {}
-    if where.side == "encode":
+    if context.stage == "encode":
         names = {"T": "S"}
-    elif where.side == "decode_step":
+    elif context.stage == "decode_step":
         names = {"T": "K", "N": "B*K"}
-        if "cross_attention" not in where.place:
+        if "cross_attention" not in context.path:
             names["S"] = "T*K"
-    elif "self_attention" in where.place:
+    elif "self_attention" in context.path:
         names = {"S": "T"}
     return re.sub("[A-Z]", lambda letter: names.get(letter[0], letter[0]), axes)
 
 
-def _parameters(call: Call, where: _Where) -> list[Parameter]:
-    """The weights that the function itself uses, not those of the layers that it calls."""
+def _parameters(call: Call, context: _Context) -> list[Parameter]:
+    """Return the weights that the function uses itself, without those of the layers it calls."""
     layers: Sequence[Any] = ()
-    if "joined" in call.arguments:
-        layers = where.joined[id(call.arguments["joined"])]
+    if "fused" in call.arguments:
+        layers = context.fused[id(call.arguments["fused"])]
     elif call.function.startswith(("Dense.", "LayerNorm.", "Embedding.")):
         layers = [call.owner]
     return [

@@ -1,7 +1,7 @@
-"""The budget of slots of a batch: measured on small ones, never found out by trying large ones.
+"""The batch size that fits into memory, predicted from measurements of small batches.
 
-Nothing here imports TensorFlow before it computes, so that a GPU is not held by this process while
-another one measures for it.
+Nothing here imports TensorFlow before it computes, so that this process does not occupy the GPU
+while another one measures for it.
 """
 
 import os
@@ -20,41 +20,42 @@ from tfnmt.errors import UserError
 from tfnmt.runtime.startup import import_tensorflow
 
 POOL_SIZE = "TF_MKL_ALLOC_MAX_BYTES"
-"""The environment variable that TensorFlow's pool of CPU memory takes its size from, in bytes."""
+"""The environment variable with the size of TensorFlow's pool of CPU memory, in bytes."""
 
-OUTSIDE = 1_500_000_000
-"""Bytes that a training on a CPU takes outside the pool, at most: the libraries and its graphs."""
+OUTSIDE_POOL = 1_500_000_000
+"""Bytes that a training run on a CPU needs outside the pool, at most: libraries and graphs."""
 
 SMALLEST_POOL = 2**28
 
 
 def available_memory() -> int:
-    """Bytes that a training's tensors may take on the device that counts."""
+    """Return the bytes that tensors may take on the training device."""
     import_tensorflow()
     limits = _gpu_limits()
     return limits[0] if limits else int(os.environ.get(POOL_SIZE) or _pool_size())
 
 
 def limit_memory() -> None:
-    """Makes TensorFlow fail with an error where a CPU's memory would run out.
+    """Make TensorFlow raise an error before the memory of a CPU runs out.
 
-    To be called before TensorFlow makes its first tensor; a limit of the user's own stays. (A limit
-    of the process, RLIMIT_DATA, lets the pool take everything: what fails next is something else,
-    which aborts.)
+    Call it before TensorFlow creates its first tensor. A limit that the user has set is kept. (A
+    process limit, RLIMIT_DATA, does not help: the pool takes all of it, and the next allocation of
+    something else aborts the process.)
     """
     size = int(os.environ.setdefault(POOL_SIZE, str(_pool_size())))
-    if os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":  # by the user: that pool is oneDNN's
+    # POOL_SIZE limits oneDNN's pool. If the user disabled oneDNN, limit TensorFlow's own allocator.
+    if os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
         os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
         os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(size // 2**20)
 
 
-def counted_device() -> str:
-    """The device whose memory counts: the first GPU, where there is one, else the CPU."""
+def training_device() -> str:
+    """Return the device whose memory is measured: the first GPU if there is one, else the CPU."""
     return "GPU:0" if _gpu_limits() else "CPU:0"
 
 
 def _gpu_limits() -> list[int]:
-    """Bytes that TensorFlow takes of each GPU. It tells so to itself alone."""
+    """Return the bytes that TensorFlow takes of each GPU. It has no public function for that."""
     import tensorflow as tf
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.client import pywrap_tf_session
@@ -75,27 +76,32 @@ def _gpu_limits() -> list[int]:
 
 
 def _pool_size() -> int:
-    """Bytes for tensors on the CPU: what the machine and the control group leave this process."""
+    """Return the bytes for tensors on the CPU: the free memory of machine and control groups."""
     proc = Path("/proc")
-    left = min(
+    free = min(
         [
             _kilobytes(proc / "meminfo", "MemAvailable"),
-            *_cgroup_left(proc / "self/cgroup", Path("/sys/fs/cgroup")),
+            *_cgroup_free(proc / "self/cgroup", Path("/sys/fs/cgroup")),
         ]
     )
-    own = _kilobytes(proc / "self/status", "RssAnon")  # is a part of OUTSIDE
-    return max(SMALLEST_POOL, left + own - OUTSIDE)
+    used = _kilobytes(proc / "self/status", "RssAnon")  # by this process; part of OUTSIDE_POOL
+    return max(SMALLEST_POOL, free + used - OUTSIDE_POOL)
 
 
 def _kilobytes(path: Path, name: str) -> int:
-    """A value of a file of lines `name: number kB`, in bytes."""
+    """Return a value from a file of lines `name: number kB`, in bytes."""
     values = dict(line.split(":", 1) for line in path.read_text().splitlines())
     return int(values[name].split()[0]) * 1024
 
 
-def _cgroup_left(membership: Path, root: Path) -> list[int]:
-    """Bytes that the control groups of a process leave it, each that has a limit (v2 and v1)."""
-    left = []
+def _cgroup_free(membership: Path, root: Path) -> list[int]:
+    """Return the free bytes of each control group of a process that has a limit (v1 and v2).
+
+    Args:
+        membership: The process's file `/proc/<pid>/cgroup`.
+        root: The folder where the control groups are mounted.
+    """
+    free = []
     for line in membership.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -108,12 +114,15 @@ def _cgroup_left(membership: Path, root: Path) -> list[int]:
         inner = base / path.lstrip("/")
         for folder in (inner, *inner.parents):
             if folder.is_relative_to(base):
-                left.extend(_group_left(folder, *names))
-    return left
+                free.extend(_group_free(folder, *names))
+    return free
 
 
-def _group_left(folder: Path, limit: str, usage: str, cache: str) -> list[int]:
-    """What one group leaves, if it is there and has a limit. Its old file cache can be freed."""
+def _group_free(folder: Path, limit: str, usage: str, cache: str) -> list[int]:
+    """Return the free bytes of one group; empty if it is not mounted or has no limit.
+
+    The group's inactive file cache counts as free.
+    """
     path = folder / limit
     if not path.is_file() or (text := path.read_text().strip()) == "max":
         return []
@@ -123,134 +132,159 @@ def _group_left(folder: Path, limit: str, usage: str, cache: str) -> list[int]:
 
 
 SAFE_SHARE = 0.8
-"""Of the memory, for a batch: the pool has gaps, and evaluation takes some, too."""
+"""Share of the memory for a batch: the pool becomes fragmented, and evaluation needs some, too."""
 
-GRAIN = 256
-"""Budgets are multiples of so many slots."""
+GRANULARITY = 256
+"""Batch sizes are multiples of this number of padded tokens."""
 
-MOST_SLOTS = 25_000
-"""The paper's batch (section 5.1): more slots make fewer updates, hardly better ones."""
+MAX_PADDED_TOKENS = 25_000
+"""The paper's batch size (section 5.1). Larger batches give fewer steps, hardly better ones."""
 
-ROWS = (1, 16, 64)
+MEASURED_ROWS = (1, 16, 64)
 """Rows of the batches that are measured."""
 
-KILLED = (-6, -9, -11)
-"""Exit codes of a process without memory: by TensorFlow's abort, the kernel, a null pointer."""
+OUT_OF_MEMORY_CODES = (-6, -9, -11)
+"""Exit codes of a process without memory: TensorFlow's abort, the kernel, a null pointer."""
 
 
-def fitting_slots(config: Config, vocab_size: int) -> int:
-    """The most slots that a batch can have, MOST_SLOTS at most.
+def fitting_batch_tokens(config: Config, vocab_size: int) -> int:
+    """Return the largest batch size in padded tokens that fits, at most MAX_PADDED_TOKENS.
 
-    Raises UserError where not even one pair of data.max_length fits.
+    Args:
+        config: The configuration of the training run.
+        vocab_size: The size of the vocabulary.
+
+    Raises:
+        UserError: Not even one pair of data.max_length fits.
     """
-    return _fitting(config, *_measure_apart(config, vocab_size, _sizes(config)))
+    available, peaks = _measure_in_process(config, vocab_size, _measured_sizes(config))
+    return _predict_fitting_tokens(config, available, peaks)
 
 
 def out_of_memory(config: Config, vocab_size: int) -> UserError:
-    """What to tell about a training that ran out of memory: the budget that would fit.
+    """Return the error for a training run that ran out of memory, with a batch size that fits.
 
-    It is measured in this process, since that holds the memory: another one would not get any.
+    It is measured in this process, because this process holds the memory.
+
+    Args:
+        config: The configuration of the training run.
+        vocab_size: The size of the vocabulary.
     """
-    # A bound alone: it reserves the second set of gradients that working in parts takes.
-    bound = config.training.readings * MOST_SLOTS
-    parts = config.training.model_copy(update={"device_tokens": bound})
-    config_in_parts = config.model_copy(update={"training": parts})
-    room = available_memory()
+    # An upper bound only. It reserves the second set of gradients that accumulation needs.
+    bound = config.training.forward_passes * MAX_PADDED_TOKENS
+    training = config.training.model_copy(update={"device_tokens": bound})
+    accumulating = config.model_copy(update={"training": training})
+    available = available_memory()
+    peaks = list(_measure_peaks(accumulating, vocab_size, _measured_sizes(config)))
     try:
-        fitting = _fitting(
-            config_in_parts, room, list(_peaks(config_in_parts, vocab_size, _sizes(config)))
-        )
+        fitting = _predict_fitting_tokens(accumulating, available, peaks)
     except UserError as error:
         return error
-    at_once = _at_once(config, config.data.slots)
-    # Whatever was predicted, that many did not fit.
-    slots = max(config.data.max_length, min(fitting, at_once // 2 // GRAIN * GRAIN))
-    return UserError(_advice(config, slots, room))
+    tried = _concurrent_tokens(config, config.data.padded_tokens)
+    # Whatever the prediction: this many tokens did not fit.
+    below = tried // 2 // GRANULARITY * GRANULARITY
+    padded_tokens = max(config.data.max_length, min(fitting, below))
+    return UserError(_advice(config, padded_tokens, available))
 
 
-def _advice(config: Config, slots: int, room: int) -> str:
-    parts = config.training.readings * slots
+def _advice(config: Config, padded_tokens: int, available: int) -> str:
+    device_tokens = config.training.forward_passes * padded_tokens
     if config.training.device_tokens is not None:
         return (
-            f"out of memory: parts of {config.training.device_tokens:,} slots "
-            f"(training.device_tokens) do not fit into {_gigabytes(room)}; the same command goes "
-            f"on with training.device_tokens={parts}, which makes them smaller"
+            f"out of memory: parts of {config.training.device_tokens:,} padded tokens "
+            f"(training.device_tokens) do not fit into {_gigabytes(available)}; resume with "
+            f"smaller parts: training.device_tokens={device_tokens}"
         )
     return (
-        f"out of memory: batches of {config.data.slots:,} slots (data.batch_tokens) do not "
-        f"fit into {_gigabytes(room)}; the same command goes on with "
-        f"training.device_tokens={parts}, which works on them in parts, each update the same to "
-        f"rounding but for what dropout draws; in another --run_dir data.batch_tokens={slots} "
-        "makes them smaller"
+        f"out of memory: batches of {config.data.padded_tokens:,} padded tokens "
+        f"(data.batch_tokens) do not fit into {_gigabytes(available)}; resume with "
+        f"training.device_tokens={device_tokens}, which accumulates gradients (the same steps, "
+        "except for rounding and dropout masks), or start another --run_dir with smaller batches: "
+        f"data.batch_tokens={padded_tokens}"
     )
 
 
-# --- The prediction -------------------------------------------------------------------------------
+# --- Prediction -----------------------------------------------------------------------------------
 
 
-def _sizes(config: Config) -> tuple[int, ...]:
-    return tuple(rows * config.data.max_length for rows in ROWS)
+def _measured_sizes(config: Config) -> tuple[int, ...]:
+    """Return the sizes of the measured batches in padded tokens."""
+    return tuple(rows * config.data.max_length for rows in MEASURED_ROWS)
 
 
-def _fitting(config: Config, room: int, peaks: list[int]) -> int:
-    """The most slots within the safe share of the room, by the peaks of the sizes that ran.
+def _predict_fitting_tokens(config: Config, available: int, peaks: list[int]) -> int:
+    """Return the most padded tokens that fit into the safe share of the available memory.
 
-    Memory is a line, so much and so much more a slot: the one through the last two peaks.
+    Memory grows linearly with the padded tokens. The line through the last two peaks predicts it.
+
+    Args:
+        config: The configuration of the training run.
+        available: Bytes.
+        peaks: Peak bytes of the measured sizes, without those that did not fit.
+
+    Raises:
+        UserError: Not even one pair of data.max_length fits.
     """
-    at_once = [_at_once(config, slots) for slots in _sizes(config)]
-    points = list(zip([0, *at_once], [0, *peaks], strict=False))
+    concurrent = [_concurrent_tokens(config, size) for size in _measured_sizes(config)]
+    points = list(zip([0, *concurrent], [0, *peaks], strict=False))
     if len(points) > 1:
         (few, less), (many, more) = list(pairwise(points))[-1]
-        per_slot = max(0.0, (more - less) / (many - few)) if many > few else 0.0
-        left = SAFE_SHARE * room - more
-        most = _at_once(config, MOST_SLOTS)
-        slots = int(min(most, many + left / per_slot)) if per_slot else most * (left >= 0)
-        if slots >= most:
-            slots = MOST_SLOTS
-        if slots >= config.data.max_length:
-            return max(config.data.max_length, slots // GRAIN * GRAIN)
+        bytes_per_token = max(0.0, (more - less) / (many - few)) if many > few else 0.0
+        left = SAFE_SHARE * available - more
+        most = _concurrent_tokens(config, MAX_PADDED_TOKENS)
+        if bytes_per_token:
+            padded_tokens = int(min(most, many + left / bytes_per_token))
+        else:
+            padded_tokens = most * (left >= 0)
+        if padded_tokens >= most:
+            padded_tokens = MAX_PADDED_TOKENS
+        if padded_tokens >= config.data.max_length:
+            return max(config.data.max_length, padded_tokens // GRANULARITY * GRANULARITY)
     raise UserError(
-        f"out of memory: not even one pair of {config.data.max_length:,} pieces a side "
-        f"(data.max_length) fits into {_gigabytes(room)}; lower data.max_length or make the model "
-        "smaller"
+        f"out of memory: not even one pair of {config.data.max_length:,} tokens per side "
+        f"(data.max_length) fits into {_gigabytes(available)}; lower data.max_length or make the "
+        "model smaller"
     )
 
 
-def _at_once(config: Config, slots: int) -> int:
-    """Slots of a batch that a device works on at once: whole rows, one at least."""
+def _concurrent_tokens(config: Config, padded_tokens: int) -> int:
+    """Return the padded tokens of a batch that a device processes at once: at least one row."""
     limit, length = config.training.device_tokens, config.data.max_length
     if limit is None:
-        return slots
-    return min(slots, max(limit // config.training.readings // length, 1) * length)
+        return padded_tokens
+    return min(padded_tokens, max(limit // config.training.forward_passes // length, 1) * length)
 
 
 def _gigabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
 
 
-# --- Measuring ------------------------------------------------------------------------------------
+# --- Measurement ----------------------------------------------------------------------------------
 
 
-def _measure_apart(
+def _measure_in_process(
     config: Config, vocab_size: int, sizes: tuple[int, ...]
 ) -> tuple[int, list[int]]:
-    """Available memory, and the peaks of the sizes up to one that does not fit.
+    """Measure in a separate process, which may be killed when the memory runs out.
 
-    All in a process of its own, which may die of it.
+    Returns:
+        The available memory, and the peaks of the sizes up to the first one that does not fit.
     """
-    context = get_context("spawn")  # not forked: the caller may have threads, TensorFlow's
+    context = get_context("spawn")  # no fork: the caller may have threads, TensorFlow's
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_tell, args=(sender, config, vocab_size, sizes), daemon=True)
+    process = context.Process(
+        target=_send_measurements, args=(sender, config, vocab_size, sizes), daemon=True
+    )
     process.start()
     sender.close()
-    told = list(_received(receiver))
+    received = list(_receive_all(receiver))
     process.join()
-    if not told or process.exitcode not in (0, *KILLED):
+    if not received or process.exitcode not in (0, *OUT_OF_MEMORY_CODES):
         raise RuntimeError(f"measuring memory ended with exit code {process.exitcode}")
-    return told[0], told[1:]
+    return received[0], received[1:]
 
 
-def _received(receiver: Connection) -> Iterator[int]:
+def _receive_all(receiver: Connection) -> Iterator[int]:
     with receiver:
         try:
             while True:
@@ -259,44 +293,46 @@ def _received(receiver: Connection) -> Iterator[int]:
             return
 
 
-def _tell(sender: Connection, config: Config, vocab_size: int, sizes: tuple[int, ...]) -> None:
-    """What the process of its own does."""
+def _send_measurements(
+    sender: Connection, config: Config, vocab_size: int, sizes: tuple[int, ...]
+) -> None:
+    """Measure and send the results. This is the main function of the separate process."""
     os.environ.pop("TF_CONFIG", None)  # no other host takes part
     limit_memory()
     sender.send(available_memory())
-    for peak in _peaks(config, vocab_size, sizes):
+    for peak in _measure_peaks(config, vocab_size, sizes):
         sender.send(peak)
 
 
-def _peaks(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> Iterator[int]:
-    """Peak bytes of two updates on batches of each size, growing, up to one that does not fit."""
+def _measure_peaks(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> Iterator[int]:
+    """Yield the peak bytes of two steps for each increasing size, until one does not fit."""
     import_tensorflow()
     import tensorflow as tf
 
     from tfnmt.training.trainer import make_trainer
 
-    device = counted_device()
-    held = tf.config.experimental.get_memory_info(device)["current"]
+    device = training_device()
+    before = tf.config.experimental.get_memory_info(device)["current"]
     tf.config.experimental.reset_memory_stats(device)
     try:
         trainer = make_trainer(config, vocab_size, tf.distribute.get_strategy())
-        # Whether lanes need their most at the same moment is chance. A batch at once needs what all
-        # of them may, but for gradients of their own.
-        lanes, trainer.lanes = trainer.lanes, 1
-        gradients = 4 * trainer.transformer.count_params() * (lanes if lanes > 1 else 0)
+        # Whether parallel streams reach their peaks at the same moment is chance. One stream with
+        # the whole batch needs as much as all of them together, except for their own gradients.
+        streams, trainer.streams = trainer.streams, 1
+        gradients = 4 * trainer.transformer.count_params() * (streams if streams > 1 else 0)
         trainer.make_train_function()
-        for slots in sizes:
-            batches = _worst_batches(slots // config.data.max_length, config, vocab_size)
+        for size in sizes:
+            batches = _unpadded_batches(size // config.data.max_length, config, vocab_size)
             trainer.train_function(batches)
             trainer.train_function(batches)
             peak = tf.config.experimental.get_memory_info(device)["peak"]
-            yield peak - held + gradients
+            yield peak - before + gradients
     except (tf.errors.ResourceExhaustedError, MemoryError):
         return
 
 
-def _worst_batches(rows: int, config: Config, vocab_size: int) -> Any:
-    """Endless batches of so many rows with no padding, as training reads them."""
+def _unpadded_batches(rows: int, config: Config, vocab_size: int) -> Any:
+    """Return an endless iterator of batches without padding, which need the most memory."""
     import tensorflow as tf
 
     shape = (max(1, rows), config.data.max_length)

@@ -1,4 +1,4 @@
-"""What happens between the updates: the bar, checkpoints, the end."""
+"""Callbacks between the steps: progress, checkpoints, and the end of a training run."""
 
 import resource
 import shutil
@@ -14,7 +14,7 @@ from tqdm import tqdm
 from tfnmt.config import TrainingConfig
 from tfnmt.data.batching.plan import Plan
 from tfnmt.errors import UserError
-from tfnmt.progress import say
+from tfnmt.progress import log
 from tfnmt.runs.run import Run
 from tfnmt.training.checkpoints import Progress, save_checkpoint
 from tfnmt.training.loss import perplexity
@@ -23,37 +23,37 @@ Logs = dict[str, float] | None
 
 FORECAST_STEPS = 20
 FORECAST_SECONDS = 30
-"""What a forecast goes by, whichever comes first."""
+"""The forecast is made after this many steps or seconds, whichever comes first."""
 
 MAX_SKIPPED = 5
-"""Steps in a row whose gradient may be other than finite."""
+"""Training fails after this many consecutive steps without a finite gradient."""
 
 
 class Clock(keras.callbacks.Callback):
-    """Counts steps, tokens and seconds into the progress; goes before all other callbacks."""
+    """Counts steps, tokens and seconds in the progress. Must run before all other callbacks."""
 
     def __init__(self, progress: Progress, plan: Plan) -> None:
         super().__init__()
         self.progress = progress
         self.plan = plan
         self._last = 0.0
-        self._began = 0.0
+        self._step_started = 0.0
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Starts the clock."""
+        """Start the clock of the whole training time."""
         self._last = time.monotonic()
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Starts that of the update."""
-        self._began = time.monotonic()
+        """Start the clock of a step."""
+        self._step_started = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Counts a step."""
+        """Count a step."""
         assert logs is not None
         now = time.monotonic()
         progress = self.progress
         progress.seconds += now - self._last
-        progress.busy += now - self._began
+        progress.busy += now - self._step_started
         self._last = now
         progress.step += 1
         progress.epoch, progress.batch = divmod(progress.step, self.plan.batches_per_epoch)
@@ -62,69 +62,82 @@ class Clock(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-class Bar(keras.callbacks.Callback):
+class ProgressBar(keras.callbacks.Callback):
     """The progress bar on stderr."""
 
     def __init__(self, progress: Progress, last_step: int | None) -> None:
         super().__init__()
         self.progress = progress
         self.bar = tqdm(
-            desc="training", unit="step", initial=progress.step, total=last_step,
-            disable=None, file=sys.stderr, dynamic_ncols=True, mininterval=0.5,
-        )  # fmt: skip
-        self._begun = Progress(tokens=progress.tokens, busy=progress.busy)
+            desc="training",
+            unit="step",
+            initial=progress.step,
+            total=last_step,
+            disable=None,
+            file=sys.stderr,
+            dynamic_ncols=True,
+            mininterval=0.5,
+        )
+        self._start = Progress(tokens=progress.tokens, busy=progress.busy)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Moves on by a step."""
+        """Advance by a step."""
         assert logs is not None
-        seconds = self.progress.busy - self._begun.busy
-        rate = (self.progress.tokens - self._begun.tokens) / max(seconds, 1e-9)
+        seconds = self.progress.busy - self._start.busy
+        tokens_per_second = (self.progress.tokens - self._start.tokens) / max(seconds, 1e-9)
         self.bar.set_postfix_str(
             f"epoch {self.progress.epoch + 1}, loss {logs['loss']:.3f}, "
             f"perplexity {perplexity(logs['cross_entropy']):.2f}, "
-            f"rate {logs['learning_rate']:.2e}, {rate:,.0f} tokens/s",
+            f"learning rate {logs['learning_rate']:.2e}, {tokens_per_second:,.0f} tokens/s",
             refresh=False,
         )
         self.bar.update()
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Leaves the bar as it is."""
+        """Close the bar, which stays visible."""
         self.bar.close()
 
 
 class Forecast(keras.callbacks.Callback):
-    """Says once, after some steps, how fast it goes and when it will end."""
+    """Logs throughput and expected end, once, after some steps."""
 
     def __init__(
         self, progress: Progress, config: TrainingConfig, plan: Plan, end: int | None
     ) -> None:
-        """`end` is the last update, where that is known."""
+        """Create the callback.
+
+        Args:
+            progress: The progress of the training run.
+            config: The limits of the training run.
+            plan: The plan of the batches.
+            end: The last step, if it is known.
+        """
         super().__init__()
         self.progress = progress
         self.config = config
         self.plan = plan
         self.end = end
-        self._steps = -1  # the first one takes longer than the others and does not count
+        self._steps = -1  # the first step takes longer than the others and does not count
         self._seconds = 0.0
         self._tokens = 0
-        self._began = 0.0
-        self._told = False
+        self._step_started = 0.0
+        self._logged = False
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Starts the clock: what lies between two steps, as validation does, is not in it."""
-        self._began = time.monotonic()
+        """Start the clock. Time between steps, such as validation, does not count."""
+        self._step_started = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Stops it, and speaks when there is enough to go by."""
+        """Stop the clock, and log the forecast after enough steps."""
         assert logs is not None
         if self._steps >= 0:
-            self._seconds += time.monotonic() - self._began
+            self._seconds += time.monotonic() - self._step_started
             self._tokens += int(logs["tokens"])
         self._steps += 1
         enough = self._steps == FORECAST_STEPS or self._seconds >= FORECAST_SECONDS
-        if enough and not self._told:
-            self._told = True
-            say(self._forecast(self._steps, self._seconds, self._tokens))
+        if enough and not self._logged:
+            self._logged = True
+            log(self._forecast(self._steps, self._seconds, self._tokens))
 
     def _forecast(self, steps: int, seconds: float, tokens: int) -> str:
         progress, config = self.progress, self.config
@@ -138,17 +151,17 @@ class Forecast(keras.callbacks.Callback):
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         costs = f"{tokens / seconds:,.0f} target tokens/s, {memory:.1f} GB of memory so far"
         if not left:
-            return f"forecast: {costs}; when it ends is for training.patience to say"
-        passes = (progress.step + min(left) * steps / seconds) / self.plan.batches_per_epoch
+            return f"forecast: {costs}, end unknown (it depends on training.patience)"
+        epochs = (progress.step + min(left) * steps / seconds) / self.plan.batches_per_epoch
         ends = datetime.now() + timedelta(seconds=min(left))
         return (
-            f"forecast: {costs}, {passes:,.1f} passes over the data, done in "
-            f"{timedelta(seconds=round(min(left)))} ({ends:%Y-%m-%d %H:%M}) but for validation"
+            f"forecast: {costs}, {epochs:,.1f} epochs, done in "
+            f"{timedelta(seconds=round(min(left)))} ({ends:%Y-%m-%d %H:%M}) without validation"
         )
 
 
 class Checkpointer(keras.callbacks.Callback):
-    """Writes a checkpoint every `checkpoint_steps` and at the end; goes after validation."""
+    """Saves a checkpoint every `checkpoint_steps` and at the end. Must run after validation."""
 
     def __init__(self, run: Run, config: TrainingConfig, progress: Progress) -> None:
         super().__init__()
@@ -157,23 +170,24 @@ class Checkpointer(keras.callbacks.Callback):
         self.progress = progress
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Saves when it is time."""
+        """Save a regular checkpoint when it is due."""
         if self._is_regular(self.progress.step):
             self._save(self.config.keep_last)
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Saves what came after the last checkpoint."""
+        """Save the steps since the last regular checkpoint."""
         if not self._is_regular(self.progress.step):
             self._save(self.config.keep_last + 1)
 
     def _save(self, keep: int) -> None:
-        """Saves; what an interruption had saved goes, and costs no regular checkpoint its place.
+        """Save a checkpoint and remove earlier irregular ones, which interruptions left behind.
 
-        So the last ones, which are averaged, are those of a training that was never interrupted.
+        An irregular checkpoint never displaces a regular one. So the last checkpoints, which are
+        averaged, are the same as without an interruption.
         """
-        snapshots = self.run.checkpoints(keep)
-        path = save_checkpoint(snapshots, self.model, self.progress)
-        for other in snapshots.all():
+        folder = self.run.checkpoints(keep)
+        path = save_checkpoint(folder, self.model, self.progress)
+        for other in folder.all():
             if other != path and not self._is_regular(int(other.name)):
                 shutil.rmtree(other)
 
@@ -182,7 +196,7 @@ class Checkpointer(keras.callbacks.Callback):
 
 
 class Limits(keras.callbacks.Callback):
-    """Ends the training by its clock, its tokens, or validations that bring nothing better."""
+    """Ends training at its time limit, its token limit, or without improvement (patience)."""
 
     def __init__(self, config: TrainingConfig, progress: Progress) -> None:
         super().__init__()
@@ -190,13 +204,13 @@ class Limits(keras.callbacks.Callback):
         self.progress = progress
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Stops when one of them is reached; goes after validation."""
-        if self.progress.is_over(self.config):
+        """Stop at the first limit. Must run after validation."""
+        if self.progress.reached_limit(self.config):
             self.model.request_stop()
 
 
 class Guard(keras.callbacks.Callback):
-    """Counts the steps that were skipped, and gives up after several in a row."""
+    """Counts skipped steps, and fails after several in a row."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
@@ -204,7 +218,7 @@ class Guard(keras.callbacks.Callback):
         self._in_a_row = 0
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Notes a loss or gradient that is not finite."""
+        """Log and count a step whose loss or gradient was not finite."""
         assert logs is not None
         if not logs["skipped"]:
             self._in_a_row = 0
@@ -212,41 +226,41 @@ class Guard(keras.callbacks.Callback):
         self._in_a_row += 1
         self.progress.skipped += 1
         progress = self.progress
-        say(f"step {progress.step:,}: loss or gradient is not finite; the step was skipped")
+        log(f"step {progress.step:,}: loss or gradient is not finite; the step was skipped")
         if self._in_a_row == MAX_SKIPPED:
             raise UserError(
                 f"step {progress.step:,} (epoch {progress.epoch}, batch {progress.batch}): loss or "
-                f"gradient was not finite {MAX_SKIPPED} times in a row; the last checkpoint is "
-                "sound: begin with it in another --run_dir, by training.init_from, with a lower "
-                "training.learning_rate_scale or with training.clip_norm"
+                f"gradient was not finite in {MAX_SKIPPED} consecutive steps; the last checkpoint "
+                "is intact: start another --run_dir with training.init_from set to this run, and "
+                "lower training.learning_rate_scale or set training.clip_norm"
             )
 
 
 class Signals(keras.callbacks.Callback):
-    """Ctrl-C and SIGTERM end the training after the current step; a second one ends it at once."""
+    """Ends training after the current step on Ctrl-C or SIGTERM; at once on a second signal."""
 
     caught: int | None = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Starts to listen."""
-        self._before = {number: signal.signal(number, self._note) for number in _ENDING}
+        """Install the signal handlers."""
+        self._before = {number: signal.signal(number, self._handle) for number in _STOP_SIGNALS}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Stops if a signal came."""
+        """Stop if a signal has arrived."""
         if self.caught is not None:
             self.model.request_stop()
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Stops listening."""
-        self._forget()
+        """Restore the earlier signal handlers."""
+        self._restore()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.caught = number
-        self._forget()
+        self._restore()
 
-    def _forget(self) -> None:
+    def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)

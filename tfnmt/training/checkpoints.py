@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training needs to go on as if it had never stopped."""
+"""Checkpoints, which contain everything that an exact resume needs, and averages of weights."""
 
 import json
 import math
@@ -11,14 +11,14 @@ import numpy as np
 
 from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
-from tfnmt.progress import say
-from tfnmt.runs.checkpoints import WEIGHTS, Snapshots, snapshot_is_whole
+from tfnmt.progress import log
+from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder, is_complete
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import check_room
+from tfnmt.runtime.files import check_disk_space
 from tfnmt.training.trainer import Trainer
 
 OVERHEAD = 2**20
-"""Bytes that a file holds beside its arrays, generously."""
+"""Bytes of a weights file in addition to its arrays, a generous estimate."""
 
 OPTIMIZER = "optimizer.npz"
 STATE = "state.json"
@@ -26,20 +26,20 @@ STATE = "state.json"
 
 @dataclass
 class Progress:
-    """How far a training has come."""
+    """The progress of a training run. The field names are keys of state.json and summary.json."""
 
-    step: int = 0  # updates made
-    epoch: int = 0  # whole passes over the data
-    batch: int = 0  # batches into the next one
-    tokens: int = 0  # real target tokens read
-    seconds: float = 0.0  # time spent in training, pauses left out
-    busy: float = 0.0  # seconds of it in updates, validations and checkpoints left out
-    best_bleu: float = -1.0  # on val; below 0 before the first validation
+    step: int = 0  # steps made
+    epoch: int = 0  # complete epochs
+    batch: int = 0  # batches of the epoch after them
+    tokens: int = 0  # target tokens, without padding
+    seconds: float = 0.0  # training time without pauses
+    busy: float = 0.0  # training time in steps: without validations and checkpoints
+    best_bleu: float = -1.0  # on the validation set; below 0 before the first validation
     worse: int = 0  # validations since the best one
-    skipped: int = 0  # updates left out, for their gradient was not finite
+    skipped: int = 0  # steps without a finite gradient, which changed nothing
 
-    def is_over(self, config: TrainingConfig) -> bool:
-        """Whether the training has reached its end by tokens, minutes or patience."""
+    def reached_limit(self, config: TrainingConfig) -> bool:
+        """Return whether the limit of tokens, minutes or patience is reached."""
         reached = (
             (self.tokens, config.max_tokens),
             (self.seconds / 60, config.max_minutes),
@@ -48,24 +48,43 @@ class Progress:
         return any(limit is not None and value >= limit for value, limit in reached)
 
 
-def save_checkpoint(snapshots: Snapshots, trainer: Trainer, progress: Progress) -> Path:
-    """Writes a checkpoint; it appears only when it is whole."""
+def save_checkpoint(checkpoints: CheckpointFolder, trainer: Trainer, progress: Progress) -> Path:
+    """Write a checkpoint. It appears only when it is complete.
+
+    Args:
+        checkpoints: The folder of checkpoints.
+        trainer: The trainer whose weights and optimizer state are saved.
+        progress: The progress of the training run.
+
+    Returns:
+        The folder of the new checkpoint.
+    """
 
     def fill(folder: Path) -> None:
-        check_room(folder, _size(trainer.transformer.variables + trainer.optimizer.variables))
+        check_disk_space(
+            folder, _file_size(trainer.transformer.variables + trainer.optimizer.variables)
+        )
         trainer.transformer.save_weights(folder / WEIGHTS)
         arrays = [np.asarray(variable) for variable in trainer.optimizer.variables]
         np.savez(folder / OPTIMIZER, *arrays)
         (folder / STATE).write_text(json.dumps(asdict(progress), indent=1) + "\n")
 
-    return snapshots.write(progress.step, fill)
+    return checkpoints.write(progress.step, fill)
 
 
 def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
-    """Loads the newest checkpoint that is whole; without one the training is at its beginning."""
+    """Restore the newest complete checkpoint, and remove newer damaged ones.
+
+    Args:
+        run: The run folder.
+        trainer: The trainer whose weights and optimizer state are set.
+
+    Returns:
+        The progress of the checkpoint; the progress at step 0 if there is no checkpoint.
+    """
     for path in reversed(run.checkpoints().all()):
-        if not snapshot_is_whole(path):
-            say(f"{path}: damaged, removed; the checkpoint before it is used, if there is one")
+        if not is_complete(path):
+            log(f"{path}: damaged, removed; resuming from the previous checkpoint, if there is one")
             shutil.rmtree(path)
             continue
         trainer.transformer.load_weights(path / WEIGHTS)
@@ -76,18 +95,32 @@ def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
     return Progress()
 
 
-def save_weights(snapshots: Snapshots, transformer: Transformer, step: int) -> Path:
-    """Writes the weights alone, to translate with."""
+def save_weights(checkpoints: CheckpointFolder, transformer: Transformer, step: int) -> Path:
+    """Write a checkpoint with the weights only, for translating.
+
+    Args:
+        checkpoints: The folder of checkpoints.
+        transformer: The Transformer whose weights are saved.
+        step: The step of the weights, which names the checkpoint.
+
+    Returns:
+        The folder of the new checkpoint.
+    """
 
     def fill(folder: Path) -> None:
-        check_room(folder, _size(transformer.variables))
+        check_disk_space(folder, _file_size(transformer.variables))
         transformer.save_weights(folder / WEIGHTS)
 
-    return snapshots.write(step, fill)
+    return checkpoints.write(step, fill)
 
 
 def average_weights(paths: list[Path], transformer: Transformer) -> None:
-    """Gives the Transformer the mean of the weights of some snapshots (section 6.1)."""
+    """Set the weights of a Transformer to the mean of some checkpoints (section 6.1).
+
+    Args:
+        paths: The folders of the checkpoints, all with weights of the Transformer's shapes.
+        transformer: The Transformer whose weights are set.
+    """
     sums = [np.zeros(variable.shape, np.float64) for variable in transformer.variables]
     for path in paths:
         transformer.load_weights(path / WEIGHTS)
@@ -97,6 +130,6 @@ def average_weights(paths: list[Path], transformer: Transformer) -> None:
         variable.assign(total / len(paths))
 
 
-def _size(variables: list[Any]) -> int:
-    """About the bytes that variables of float32 take in a file."""
+def _file_size(variables: list[Any]) -> int:
+    """Return the approximate size of a file with float32 variables, in bytes."""
     return sum(4 * math.prod(variable.shape) for variable in variables) + OVERHEAD

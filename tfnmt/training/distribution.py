@@ -1,7 +1,7 @@
-"""The devices and hosts that a training is spread over.
+"""The devices and hosts of a training run.
 
-Several hosts run the same command, told of one another by TF_CONFIG, or by Slurm. Each reads the
-whole plan of batches and feeds its own replicas; the first one, the chief, writes.
+Several hosts run the same command. TF_CONFIG or Slurm names the hosts to each of them. Each worker
+reads the whole plan of batches and feeds its own replicas. The first one, the chief, writes files.
 """
 
 from collections.abc import Iterator
@@ -14,24 +14,27 @@ import tensorflow as tf
 from tfnmt.data.batching.batches import Batches
 from tfnmt.errors import UserError
 from tfnmt.runtime import cluster
-from tfnmt.runtime.startup import LANES
+from tfnmt.runtime.startup import PARALLEL_STREAMS
 
 PORT = 44_100
-"""The first port that workers under Slurm listen at."""
+"""The first port of workers under Slurm."""
 
 LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
-"""What TensorFlow raises where another worker is gone."""
+"""Errors that TensorFlow raises when another worker is lost."""
 
 
 def make_strategy() -> tf.distribute.Strategy:
-    """MultiWorkerMirroredStrategy over the hosts, where there are several.
+    """Create the distribution strategy.
 
-    Else MirroredStrategy over the GPUs, or over the logical CPUs, where there is more than one.
-    Several hosts must be known before TensorFlow computes anything.
+    Call it before TensorFlow computes anything, because several hosts must be known by then.
+
+    Returns:
+        MultiWorkerMirroredStrategy for several hosts, MirroredStrategy for several GPUs (or
+        logical CPUs), otherwise the default strategy.
     """
-    if cluster.by_tf_config():
+    if cluster.uses_tf_config():
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if cluster.by_slurm():
+    if cluster.uses_slurm():
         resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(port_base=PORT)
         return tf.distribute.MultiWorkerMirroredStrategy(resolver)
     devices = tf.config.list_logical_devices(device_kind())
@@ -41,37 +44,46 @@ def make_strategy() -> tf.distribute.Strategy:
 
 
 def device_kind() -> str:
-    """What is trained on: `GPU` where TensorFlow sees one, else `CPU`."""
+    """Return `GPU` if TensorFlow sees one, otherwise `CPU`."""
     return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
 
 
-def lanes_of(strategy: tf.distribute.Strategy) -> int:
-    """The lanes of a replica: its share of the processors' on the same host, one on a GPU."""
+def streams_per_replica(strategy: tf.distribute.Strategy) -> int:
+    """Return the parallel streams of a replica: its share of this host's, or one on a GPU."""
     if device_kind() == "GPU":
         return 1
-    here = 1 if cluster.is_spread() else strategy.num_replicas_in_sync
-    return max(LANES // here, 1)
+    here = 1 if cluster.is_distributed() else strategy.num_replicas_in_sync
+    return max(PARALLEL_STREAMS // here, 1)
 
 
 @contextmanager
-def together() -> Iterator[None]:
-    """Turns the loss of another worker into a line."""
+def report_lost_worker() -> Iterator[None]:
+    """Convert the loss of another worker into a one-line UserError."""
     try:
         yield
     except LOST as error:
         raise UserError(
-            "TF_CONFIG: another worker has gone; start the same command on all of them again, it "
-            f"goes on from the last checkpoint ({error.message.splitlines()[0][:120]})"
+            f"TF_CONFIG: another worker was lost ({error.message.splitlines()[0][:120]}); start "
+            "the same command on all workers again to resume from the last checkpoint"
         ) from error
 
 
 def distribute_batches(strategy: tf.distribute.Strategy, batches: Batches, first_step: int) -> Any:
-    """Endless batches from a step on, `((source, target_in), target_out)`: a shard per replica."""
+    """Create the endless distributed dataset of batches, one shard per replica.
+
+    Args:
+        strategy: The distribution strategy.
+        batches: The batches of the training run.
+        first_step: The step of the first batch.
+
+    Returns:
+        A distributed dataset of `((source, target_in), target_out)`, ids of shape [B, T].
+    """
     ids = tf.TensorSpec((None, None), tf.int32)
     replicas = strategy.num_replicas_in_sync
 
     def feed(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        # A worker feeds its own replicas alone, which follow one another.
+        # A worker feeds only its own replicas, which have consecutive numbers.
         own = replicas // context.num_input_pipelines
         first = context.input_pipeline_id * own
 
@@ -80,7 +92,7 @@ def distribute_batches(strategy: tf.distribute.Strategy, batches: Batches, first
                 if first <= number % replicas < first + own:
                     yield (batch.source, batch.target_in), batch.target_out
 
-        # TensorFlow hands the elements to the replicas in turn.
+        # TensorFlow gives the elements to the replicas in turn.
         return tf.data.Dataset.from_generator(
             generate, output_signature=((ids, ids), ids)
         ).prefetch(2 * own)

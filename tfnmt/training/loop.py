@@ -1,4 +1,4 @@
-"""A whole training: from random weights, or from where it stopped, to the averaged model."""
+"""A training run: from random weights or the last checkpoint to the averaged model."""
 
 import json
 import signal
@@ -18,8 +18,8 @@ from tfnmt.data.batching.plan import Plan
 from tfnmt.data.preparation.prepared import Prepared
 from tfnmt.errors import UsageError
 from tfnmt.model.transformer import Transformer
-from tfnmt.progress import say
-from tfnmt.runs.checkpoints import check_weights, snapshot_is_whole, still_there
+from tfnmt.progress import log
+from tfnmt.runs.checkpoints import check_weights, is_complete, report_missing
 from tfnmt.runs.run import Run
 from tfnmt.runtime.cluster import is_chief
 from tfnmt.runtime.files import write_atomically
@@ -35,58 +35,86 @@ from tfnmt.training.distribution import (
     device_kind,
     distribute_batches,
     make_strategy,
-    together,
+    report_lost_worker,
 )
 from tfnmt.training.trainer import Trainer, make_trainer
-from tfnmt.training.validation import Evaluate, Judged, Validator, within_memory
+from tfnmt.training.validation import (
+    Evaluate,
+    EvaluationModel,
+    Validator,
+    report_validation_memory,
+)
 
 MakeEvaluate = Callable[[Transformer], Evaluate]
-"""Given the Transformer in training, something that validates it: all that training knows."""
+"""Builds the validation of a Transformer. The loop knows no more of it than that."""
 
 ENDLESS = 2**31
-"""Steps of a training that only the clock ends."""
+"""Steps of a training run without max_steps and max_epochs."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What a training works with."""
+    """The parts of a training run."""
 
     config: Config
     prepared: Prepared
     plan: Plan
     run: Run
     make_evaluate: MakeEvaluate
-    profile: bool = False  # some of the updates
+    profile: bool = False  # profile some steps
 
     @cached_property
-    def judged(self) -> Judged:
-        """What the training is judged by; made once, for its graph takes seconds."""
+    def evaluation_model(self) -> EvaluationModel:
+        """Return the model that is evaluated. It is made once, because its graph takes seconds."""
         keras.config.set_dtype_policy("float32")
         transformer = Transformer(self.config.model, self.prepared.tokenizer.vocab_size)
-        return Judged(transformer, within_memory(self.make_evaluate(transformer)))
+        evaluate = report_validation_memory(self.make_evaluate(transformer))
+        return EvaluationModel(transformer, evaluate)
 
 
 def train(training: Training) -> int | None:
-    """Trains until the configuration's end; returns the signal that came before it, if one did."""
-    config, run = training.config, training.run
+    """Train until the configured end.
+
+    Args:
+        training: The parts of the training run.
+
+    Returns:
+        The number of the signal that stopped the run earlier, if any.
+
+    Raises:
+        UserError: Memory ran out, another worker was lost, or the loss was not finite repeatedly.
+    """
+    config, run, plan = training.config, training.run, training.plan
     strategy = make_strategy()
     trainer = make_trainer(config, training.prepared.tokenizer.vocab_size, strategy)
     with strategy.scope():
-        progress = begin(run, trainer, config)
-    _announce(training, trainer.transformer, progress, strategy)
+        progress = restore_or_initialize(run, trainer, config)
+    _log_start(training, trainer.transformer, progress, strategy)
 
-    with together(), _enough_memory(training):
-        caught = _fit(training, trainer, progress, strategy)
-    if caught is None and is_chief():
-        if not is_over(config.training, training.plan, progress):
-            return signal.SIGTERM  # which another worker was sent
+    signals = callbacks.Signals()
+    if not has_ended(config.training, plan, progress):
+        writer = tf.summary.create_file_writer(str(run.logs)) if is_chief() else None
+        batches = Batches(plan)
+        with report_lost_worker(), _report_out_of_memory(training):
+            trainer.fit(
+                distribute_batches(strategy, batches, progress.step),
+                steps_per_epoch=last_step(config.training, plan) - progress.step,
+                shuffle=False,
+                verbose=0,
+                callbacks=_callbacks(training, batches, progress, writer, signals),
+            )
+        if writer is not None:
+            writer.close()
+    if signals.caught is None and is_chief():
+        if not has_ended(config.training, plan, progress):
+            return signal.SIGTERM  # sent to another worker
         _finish(training, trainer, progress)
-    return caught
+    return signals.caught
 
 
 @contextmanager
-def _enough_memory(training: Training) -> Iterator[None]:
-    """Turns the want of memory into a line."""
+def _report_out_of_memory(training: Training) -> Iterator[None]:
+    """Convert out-of-memory errors into a one-line UserError."""
     try:
         yield
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
@@ -94,32 +122,42 @@ def _enough_memory(training: Training) -> Iterator[None]:
         raise out_of_memory(training.config, vocab_size) from error
 
 
-def begin(run: Run, trainer: Trainer, config: Config) -> Progress:
-    """Goes on from the last checkpoint, or else begins, perhaps with another run's weights."""
+def restore_or_initialize(run: Run, trainer: Trainer, config: Config) -> Progress:
+    """Restore the last checkpoint; without one, load the weights of `training.init_from`, if set.
+
+    Args:
+        run: The run folder.
+        trainer: The trainer whose weights and optimizer state are set.
+        config: The configuration of the run.
+
+    Returns:
+        The progress that the trainer has now.
+    """
     progress = restore_checkpoint(run, trainer)
     if progress.step == 0 and config.training.init_from is not None:
-        _begin_with(trainer.transformer, config, Run(Path(config.training.init_from)))
+        _initialize_from(trainer.transformer, config, Run(Path(config.training.init_from)))
     return progress
 
 
-def _begin_with(transformer: Transformer, config: Config, run: Run) -> None:
-    """Takes over the weights of a run, whose Transformer must have the same shape."""
+def _initialize_from(transformer: Transformer, config: Config, run: Run) -> None:
+    """Load the weights of another run, whose Transformer must have the same shape."""
     theirs = run.config().model.model_dump()
     differing = [key for key, value in config.model.model_dump().items() if value != theirs[key]]
     shapes = [f"model.{key}" for key in differing if "dropout" not in key]
     if shapes:
         raise UsageError(
-            f"training.init_from: {run.path} has another {', '.join(shapes)}; take over its values"
+            f"training.init_from={run.path}: that run has another {', '.join(shapes)}; use its "
+            "values"
         )
     weights = run.weights()
     check_weights(weights)
-    with still_there(weights):
+    with report_missing(weights):
         transformer.load_weights(weights)
-    say(f"begins with {weights.relative_to(run.path).parent} of {run.path}")
+    log(f"initialized with {weights.relative_to(run.path).parent} of {run.path}")
 
 
 def last_step(config: TrainingConfig, plan: Plan) -> int:
-    """The update that the configuration ends at, unless the clock does first."""
+    """Return the step at which training ends, unless another limit is reached first."""
     limits = [ENDLESS]
     if config.max_steps is not None:
         limits.append(config.max_steps)
@@ -128,63 +166,52 @@ def last_step(config: TrainingConfig, plan: Plan) -> int:
     return min(limits)
 
 
-def is_over(config: TrainingConfig, plan: Plan, progress: Progress) -> bool:
-    """Whether the training has reached any of its ends."""
-    return progress.step >= last_step(config, plan) or progress.is_over(config)
+def has_ended(config: TrainingConfig, plan: Plan, progress: Progress) -> bool:
+    """Return whether any limit of the training run is reached."""
+    return progress.step >= last_step(config, plan) or progress.reached_limit(config)
 
 
-def _fit(
-    training: Training, trainer: Trainer, progress: Progress, strategy: tf.distribute.Strategy
-) -> int | None:
-    """Runs `fit` from the progress to the end; returns the signal that ended it, if one did."""
-    config, plan, run = training.config, training.plan, training.run
-    if is_over(config.training, plan, progress):
-        return None
-    end = last_step(config.training, plan)
-    writer = tf.summary.create_file_writer(str(run.logs)) if is_chief() else None
-    signals = callbacks.Signals()
-    batches = Batches(plan)
-    trainer.fit(
-        distribute_batches(strategy, batches, progress.step),
-        steps_per_epoch=end - progress.step,
-        shuffle=False,
-        verbose=0,
-        callbacks=[
-            callbacks.Clock(progress, plan),
-            callbacks.Guard(progress),
-            *(_writing(training, batches, progress, writer) if is_chief() else []),
-            callbacks.Limits(config.training, progress),
-            signals,
-        ],
-    )
-    if writer is not None:
-        writer.close()
-    return signals.caught
+def _callbacks(
+    training: Training,
+    batches: Batches,
+    progress: Progress,
+    writer: Any,
+    signals: callbacks.Signals,
+) -> list[keras.callbacks.Callback]:
+    """Return the callbacks of this worker, in the order in which they must run."""
+    return [
+        callbacks.Clock(progress, training.plan),
+        callbacks.Guard(progress),
+        *(_chief_callbacks(training, batches, progress, writer) if is_chief() else []),
+        callbacks.Limits(training.config.training, progress),
+        signals,
+    ]
 
 
-def _writing(
+def _chief_callbacks(
     training: Training, batches: Batches, progress: Progress, writer: Any
 ) -> list[keras.callbacks.Callback]:
-    """What only one worker does: it shows, validates and saves."""
+    """Return the callbacks that show progress, validate and save."""
     config, run = training.config.training, training.run
     last = last_step(config, training.plan)
     end = last if last < ENDLESS else None
-    shown: list[keras.callbacks.Callback] = []
+    optional: list[keras.callbacks.Callback] = []
     if training.profile:
-        shown.append(tensorboard.Profiler(run))
+        optional.append(tensorboard.Profiler(run))
     if config.histogram_steps is not None:
-        shown.append(tensorboard.Histograms(writer, progress, batches, config.histogram_steps))
+        steps = config.histogram_steps
+        optional.append(tensorboard.Histograms(writer, progress, batches, steps))
     return [
-        callbacks.Bar(progress, end),
+        callbacks.ProgressBar(progress, end),
         callbacks.Forecast(progress, config, training.plan, end),
         tensorboard.Curves(writer, progress, config.log_steps),
-        *shown,
-        Validator(training.judged, writer, run, progress),
+        *optional,
+        Validator(training.evaluation_model, writer, run, progress),
         callbacks.Checkpointer(run, config, progress),
     ]
 
 
-def _announce(
+def _log_start(
     training: Training,
     transformer: Transformer,
     progress: Progress,
@@ -193,19 +220,19 @@ def _announce(
     plan = training.plan
     left_out = len(training.prepared.source) - len(plan.rows)
     if left_out:
-        say(f"{left_out:,} pairs are longer than data.max_length and are left out")
-    say(
+        log(f"data.max_length: {left_out:,} longer pairs are left out")
+    log(
         f"{transformer.count_params():,} parameters, {len(plan.rows):,} pairs, "
-        f"{plan.batches_per_epoch:,} batches a pass, "
+        f"{plan.batches_per_epoch:,} batches per epoch, "
         f"{strategy.num_replicas_in_sync} {device_kind()} device(s)"
     )
     if progress.step:
-        say(f"going on after step {progress.step:,} of {training.run.path}")
+        log(f"{training.run.path}: resuming after step {progress.step:,}")
 
 
 def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
-    """Averages, scores the average, and marks the run as finished."""
-    run, (transformer, evaluate) = training.run, training.judged
+    """Average the weights, evaluate the average, and mark the run as finished."""
+    run, (transformer, evaluate) = training.run, training.evaluation_model
     averaged = 0  # checkpoints
     kind = "the moving average of the weights"
     if trainer.optimizer.moving_averages:
@@ -216,14 +243,14 @@ def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
     save_weights(run.averaged, transformer, progress.step)
     bleu = evaluate().bleu
     tensorboard.write_result(run, training.config, progress.step, bleu)
-    say(f"{kind}: val BLEU {bleu:.2f}")
+    log(f"{kind}: val BLEU {bleu:.2f}")
     summary = {**asdict(progress), "averaged": averaged, "averaged_bleu": bleu}
     write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())
 
 
 def _average_checkpoints(training: Training) -> int:
-    """Gives the judged model the mean of the last ones that are whole; returns how many."""
-    snapshots = [path for path in training.run.checkpoints().all() if snapshot_is_whole(path)]
-    snapshots = snapshots[-training.config.training.average_last :]
-    average_weights(snapshots, training.judged[0])
-    return len(snapshots)
+    """Average the last complete checkpoints into the evaluation model; returns their number."""
+    checkpoints = [path for path in training.run.checkpoints().all() if is_complete(path)]
+    checkpoints = checkpoints[-training.config.training.average_last :]
+    average_weights(checkpoints, training.evaluation_model.transformer)
+    return len(checkpoints)

@@ -1,4 +1,4 @@
-"""Adam (section 5.3), which can leave a step out."""
+"""Adam (section 5.3) that can skip a step."""
 
 from typing import Any
 
@@ -9,31 +9,34 @@ from tfnmt.model.layers import Tensor
 
 
 class GuardedAdam(keras.optimizers.Adam):
-    """Keras' Adam, one operation per weight; a step not accepted leaves weights and moments alone.
+    """Keras' Adam with one operation per weight; a skipped step changes no weight and no moment.
 
-    The condition is looked at for each weight: around the whole step there can be none, because the
-    replicas meet in it.
+    The condition is evaluated for each weight. It cannot surround the whole step, because the
+    replicas communicate in it.
     """
 
     _accepted: Tensor = True
 
     def apply_if(self, accepted: Tensor, gradients: list[Tensor], factor: Tensor = 1.0) -> None:
-        """Applies the gradients times a factor [] where `accepted` [] is true.
+        """Apply the gradients if the step is accepted. The step is counted in either case.
 
-        Counts the step in any case.
+        Args:
+            accepted: A boolean scalar, [].
+            gradients: The gradients of the trainable weights.
+            factor: A scalar, [], by which the gradients are multiplied.
         """
         self._accepted = accepted
-        factor = self._unless_left_out(factor, 0.0)
-        # Nothing times a factor of 0 is other than 0, nor is what is not finite.
+        factor = self._if_accepted(factor, 0.0)
+        # With a factor of 0, multiply_no_nan returns 0 even for gradients that are not finite.
         self.apply([tf.math.multiply_no_nan(gradient, factor) for gradient in gradients])
 
     @property
     def moving_averages(self) -> list[Any]:
-        """Of the weights, in their order; none where none are kept."""
+        """Return the moving averages of the trainable weights, empty without `use_ema`."""
         return self._model_variables_moving_average if self.use_ema else []
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
-        """Moments and weight in one pass. Keras' own takes some twenty operations a weight."""
+        """Update moments and weight in one operation. Keras' own step needs about twenty."""
         index = self._get_variable_index(variable)
         step = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
@@ -42,20 +45,20 @@ class GuardedAdam(keras.optimizers.Adam):
             v=self._velocities[index].value.handle,
             beta1_power=self.beta_1**step,
             beta2_power=self.beta_2**step,
-            lr=self._unless_left_out(tf.cast(learning_rate, tf.float32), 0.0),
-            beta1=self._unless_left_out(self.beta_1, 1.0),
-            beta2=self._unless_left_out(self.beta_2, 1.0),
+            lr=self._if_accepted(tf.cast(learning_rate, tf.float32), 0.0),
+            beta1=self._if_accepted(self.beta_1, 1.0),
+            beta2=self._if_accepted(self.beta_2, 1.0),
             epsilon=self.epsilon,
             grad=gradient,
         )
 
     def finalize_variable_values(self, var_list: list[Any]) -> None:
-        """Leaves the weights as they are.
+        """Leave the weights unchanged.
 
-        Keras would put their moving averages in their place when `fit` ends, before the last
-        checkpoint is written: a training that went on from there would not be the same.
+        When `fit` ends, Keras would replace the weights with their moving averages, before the last
+        checkpoint is written. A resumed training run would then differ from an uninterrupted one.
         """
 
-    def _unless_left_out(self, value: Tensor, otherwise: float) -> Tensor:
-        """The value, or what changes nothing: decays of 1, rate and gradient of 0."""
+    def _if_accepted(self, value: Tensor, otherwise: float) -> Tensor:
+        """Return the value, or for a skipped step `otherwise`, which changes nothing."""
         return tf.where(self._accepted, value, tf.constant(otherwise))

@@ -1,4 +1,4 @@
-"""TensorBoard: curves, histograms and a profile of a training, its translations and attention."""
+"""TensorBoard logs: curves, histograms, a profile, translations and attention."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from tfnmt.training.loss import perplexity
 Logs = dict[str, float] | None
 
 PROFILED_STEPS = range(10, 15)
-"""Updates of a start that are profiled: the first ones trace and warm up."""
+"""Steps after the start that are profiled. The first steps trace graphs and warm up."""
 
 
 class Curves(keras.callbacks.Callback):
-    """Scalars of every `log_steps`-th update; Keras' callback knows neither tokens nor steps."""
+    """Writes scalars every `log_steps`. Keras' own callback knows neither tokens nor steps."""
 
     def __init__(self, writer: Any, progress: Progress, log_steps: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Curves(keras.callbacks.Callback):
         self._since = Progress(tokens=progress.tokens, busy=progress.busy)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Writes a point of each curve."""
+        """Write a point of each curve."""
         assert logs is not None
         progress = self.progress
         if progress.step % self.log_steps:
@@ -52,10 +52,10 @@ class Curves(keras.callbacks.Callback):
 
 
 class Histograms(keras.callbacks.Callback):
-    """Every weight after every `histogram_steps`-th update, and the gradient that it meets next.
+    """Writes histograms of all weights, and of their gradients in the next step, every `steps`.
 
-    The gradient is taken once more, of the next update's whole batch: the updates themselves need
-    not carry it out.
+    The gradients are computed separately, for the whole next batch, so that the training step does
+    not have to return them.
     """
 
     def __init__(self, writer: Any, progress: Progress, batches: Batches, steps: int) -> None:
@@ -66,7 +66,7 @@ class Histograms(keras.callbacks.Callback):
         self.steps = steps
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Writes them when it is time."""
+        """Write histograms when they are due."""
         if self.progress.step % self.steps == 0:
             self._write(self.progress.step)
 
@@ -81,47 +81,62 @@ class Histograms(keras.callbacks.Callback):
 
 
 class Profiler(keras.callbacks.Callback):
-    """A profile of some updates, for TensorBoard's profile plugin."""
+    """Profiles the steps of PROFILED_STEPS for TensorBoard's profile plugin."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
         self.run = run
-        self._begun = False
+        self._active = False
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Begins at the first of them."""
+        """Start before the first profiled step."""
         if batch == PROFILED_STEPS.start:
             tf.profiler.experimental.start(str(self.run.logs))
-            self._begun = True
+            self._active = True
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Ends after the last."""
+        """Stop after the last profiled step."""
         if batch == PROFILED_STEPS.stop - 1:
-            self._write()
+            self._stop()
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Keeps what there is of a training that ended among them."""
-        if self._begun:
-            self._write()
+        """Save the profile of a training run that ends within the profiled steps."""
+        if self._active:
+            self._stop()
 
-    def _write(self) -> None:
+    def _stop(self) -> None:
         tf.profiler.experimental.stop()
-        self._begun = False
+        self._active = False
 
 
 def write_validation(
-    writer: Any, step: int, bleu: float, samples: list[tuple[str, str, str]], picture: bytes
+    writer: Any, step: int, bleu: float, samples: list[tuple[str, str, str]], figure: bytes
 ) -> None:
-    """A validation: its BLEU, some (source, translation, reference), and a picture as PNG."""
+    """Write the results of a validation.
+
+    Args:
+        writer: A summary writer.
+        step: The step of the validated weights.
+        bleu: BLEU on the validation set.
+        samples: Some (source, translation, reference).
+        figure: A PNG image of attention weights.
+    """
     with writer.as_default(step):
         tf.summary.scalar("val/bleu", bleu)
-        tf.summary.text("val/translations", _as_table(samples))
-        tf.summary.image("val/attention", tf.io.decode_png(picture, channels=3)[None])
+        tf.summary.text("val/translations", _markdown_table(samples))
+        tf.summary.image("val/attention", tf.io.decode_png(figure, channels=3)[None])
 
 
 def write_result(run: Run, config: Config, step: int, bleu: float) -> None:
-    """The configuration with the BLEU it came to, for the page that compares runs."""
-    keys = {key: _plain(value) for key, value in flatten(config).items()}
+    """Write the configuration and the final BLEU, for TensorBoard's comparison of runs.
+
+    Args:
+        run: The run folder.
+        config: The configuration of the run.
+        step: The last step.
+        bleu: BLEU of the averaged weights on the validation set.
+    """
+    keys = {key: _scalar(value) for key, value in flatten(config).items()}
     writer = tf.summary.create_file_writer(str(run.logs))
     with writer.as_default(step):
         hparams.hparams(keys, trial_id=run.path.name)
@@ -129,12 +144,11 @@ def write_result(run: Run, config: Config, step: int, bleu: float) -> None:
     writer.close()
 
 
-def _plain(value: Any) -> Any:
-    """A value as the page can show it: no null and no list."""
+def _scalar(value: Any) -> Any:
+    """Convert null and lists, which TensorBoard cannot show, to strings."""
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def _as_table(samples: list[tuple[str, str, str]]) -> str:
-    """Markdown, which TensorBoard renders."""
+def _markdown_table(samples: list[tuple[str, str, str]]) -> str:
     rows = [" | ".join(text.replace("|", "\\|") for text in sample) for sample in samples]
     return "\n".join(["source | translation | reference", "---|---|---", *rows])

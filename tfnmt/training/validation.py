@@ -1,4 +1,4 @@
-"""Validation: the weights of the moment translate the validation text; the best ones are kept."""
+"""Validation during training: translates the validation set and keeps the best weights."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
-from tfnmt.progress import say
+from tfnmt.progress import log
 from tfnmt.runs.run import Run
 from tfnmt.training.checkpoints import Progress, save_weights
 from tfnmt.training.tensorboard import write_validation
@@ -18,69 +18,73 @@ Logs = dict[str, float] | None
 
 
 class Validation(NamedTuple):
-    """What came of a validation."""
+    """The results of a validation."""
 
     bleu: float
     samples: list[tuple[str, str, str]]  # (source, translation, reference)
-    picture: bytes  # PNG: attention in a sentence that is always the same
+    figure: bytes  # PNG: attention weights of a sentence pair, the same in each validation
 
 
 Evaluate = Callable[[], Validation]
 
 
-class Judged(NamedTuple):
-    """What a training is judged by: in float32 and on one device, as it will be served."""
+class EvaluationModel(NamedTuple):
+    """The model that is evaluated: in float32 and on one device, as it will be served."""
 
-    transformer: Transformer  # which the weights are written to
+    transformer: Transformer  # receives the weights
     evaluate: Evaluate  # translates with that Transformer
 
 
-def within_memory(evaluate: Evaluate) -> Evaluate:
-    """Turns the want of memory into a line of its own: another batch would not help."""
+def report_validation_memory(evaluate: Evaluate) -> Evaluate:
+    """Convert out-of-memory errors of a validation into a one-line UserError.
 
-    def evaluated() -> Validation:
+    The error of training would recommend a smaller batch, which does not help here.
+    """
+
+    def evaluate_and_report() -> Validation:
         try:
             return evaluate()
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:
             raise UserError(
-                "out of memory while the validation text was translated; give the training more "
-                "memory, or in another --run_dir a lower decoding.beam_size or "
-                "decoding.max_source_length"
+                "out of memory while translating the validation set; provide more memory, or start "
+                "another --run_dir with a lower decoding.beam_size or decoding.max_source_length"
             ) from error
 
-    return evaluated
+    return evaluate_and_report
 
 
 class Validator(keras.callbacks.Callback):
-    """Translates the validation text every `validation_steps` and keeps the best weights."""
+    """Translates the validation set every `validation_steps` and keeps the best weights."""
 
-    def __init__(self, judged: Judged, writer: Any, run: Run, progress: Progress) -> None:
+    def __init__(
+        self, evaluation_model: EvaluationModel, writer: Any, run: Run, progress: Progress
+    ) -> None:
         super().__init__()
-        self.judged = judged
+        self.evaluation_model = evaluation_model
         self.writer = writer
         self.run = run
         self.progress = progress
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Validates when it is time."""
+        """Validate when it is due."""
         if self.progress.step % self.model.config.validation_steps == 0:
             self.validate()
 
     def validate(self) -> None:
-        """Scores the weights of the moment, or their moving average."""
-        began = time.monotonic()
+        """Evaluate the current weights, or their moving averages if there are any."""
+        started = time.monotonic()
         progress = self.progress
-        self.model.write_weights(self.judged.transformer)
-        result = self.judged.evaluate()
+        self.model.write_weights(self.evaluation_model.transformer)
+        result = self.evaluation_model.evaluate()
         self.run.append_validation(progress.step, result.bleu)
-        say(
+        log(
             f"step {progress.step:,}, epoch {progress.epoch}, {progress.tokens:,} target tokens, "
             f"{progress.seconds / 60:.1f} min: val BLEU {result.bleu:.2f} "
-            f"({time.monotonic() - began:.0f} s)"
+            f"({time.monotonic() - started:.0f} s)"
         )
-        write_validation(self.writer, progress.step, result.bleu, result.samples, result.picture)
+        write_validation(self.writer, progress.step, result.bleu, result.samples, result.figure)
         progress.worse += 1
         if result.bleu > progress.best_bleu:
             progress.best_bleu = result.bleu
             progress.worse = 0
-            save_weights(self.run.best, self.judged.transformer, progress.step)
+            save_weights(self.run.best, self.evaluation_model.transformer, progress.step)

@@ -1,14 +1,14 @@
-// The n-best list: arrows, Home and End choose, so does a click.
+// The n-best list. The user selects an entry with the arrow keys, Home, End or a click.
 
 import { find, make } from "./dom.js";
 import { words } from "./text.js";
 
 export class Alternatives {
-  // `choose` is given the translation that was chosen.
-  constructor(choose) {
-    this.choose = choose;
+  // `onSelect` receives the selected translation.
+  constructor(onSelect) {
+    this.onSelect = onSelect;
     this.list = find("choices");
-    this.list.addEventListener("keydown", (event) => this.#key(event));
+    this.list.addEventListener("keydown", (event) => this.#handleKey(event));
     this.clear();
   }
 
@@ -16,63 +16,63 @@ export class Alternatives {
     this.show([], "en");
   }
 
-  // They belong to a text that has changed since.
-  stale() {
+  // Disables the list, because its text has changed.
+  disable() {
     this.list.setAttribute("aria-disabled", "true");
   }
 
-  // The best first.
+  // Shows translations in descending order of score.
   show(translations, language) {
     this.list.removeAttribute("aria-disabled");
     this.translations = translations;
     find("alternatives").hidden = translations.length < 2;
     this.list.replaceChildren(
-      ...translations.map((translation, number) => this.#option(translation, number, language)),
+      ...translations.map((translation, index) => this.#option(translation, index, language)),
     );
     this.#select(0);
   }
 
-  #option({ text, score }, number, language) {
+  #option({ text, score }, index, language) {
     const known = new Set(words(this.translations[0].text, language).map((word) => word.text));
-    const shown = words(text, language).map((word) =>
+    const content = words(text, language).map((word) =>
       word.isWord && !known.has(word.text)
         ? make("span", { className: "changed" }, word.text)
         : word.text,
     );
     return make(
       "li",
-      { id: `choice-${number}`, role: "option", onclick: () => this.#take(number) },
-      make("span", { className: "choice", lang: language, translate: false, dir: "auto" }, ...shown),
+      { id: `choice-${index}`, role: "option", onclick: () => this.#choose(index) },
+      make("span", { className: "choice", lang: language, translate: false, dir: "auto" }, ...content),
       make("span", { className: "quiet number" }, `model score ${score.toFixed(2)}`),
     );
   }
 
-  #key(event) {
+  #handleKey(event) {
     const last = this.translations.length - 1;
-    const to = {
+    const index = {
       ArrowDown: Math.min(this.selected + 1, last),
       ArrowUp: Math.max(this.selected - 1, 0),
       Home: 0,
       End: last,
     }[event.key];
-    if (to === undefined) return;
+    if (index === undefined) return;
     event.preventDefault();
-    this.#take(to);
+    this.#choose(index);
   }
 
-  #take(number) {
-    if (number === this.selected || this.list.ariaDisabled) return;
-    this.#select(number);
-    this.choose(this.translations[number]);
+  #choose(index) {
+    if (index === this.selected || this.list.ariaDisabled) return;
+    this.#select(index);
+    this.onSelect(this.translations[index]);
   }
 
-  #select(number) {
-    this.selected = number;
+  #select(selected) {
+    this.selected = selected;
     [...this.list.children].forEach((option, index) =>
-      option.setAttribute("aria-selected", String(index === number)),
+      option.setAttribute("aria-selected", String(index === selected)),
     );
-    if (this.list.children[number]) {
-      this.list.setAttribute("aria-activedescendant", `choice-${number}`);
+    if (this.list.children[selected]) {
+      this.list.setAttribute("aria-activedescendant", `choice-${selected}`);
     } else {
       this.list.removeAttribute("aria-activedescendant");
     }

@@ -1,4 +1,4 @@
-// Requests to the server that this page came from.
+// Requests to the server of this page.
 
 const KEY = "api-key";
 
@@ -12,12 +12,12 @@ export class ApiError extends Error {
   }
 }
 
-export const keep = (key) => sessionStorage.setItem(KEY, key);
+export const storeKey = (key) => sessionStorage.setItem(KEY, key);
 
-export const models = () => send("api/v1/models", { method: "GET" });
+export const fetchModels = () => send("api/v1/models", { method: "GET" });
 
-export const ask = (what, body, signal) =>
-  send(`api/v1/${what}`, {
+export const post = (operation, body, signal) =>
+  send(`api/v1/${operation}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
@@ -27,23 +27,23 @@ export const ask = (what, body, signal) =>
 async function send(path, request) {
   const key = sessionStorage.getItem(KEY);
   const headers = { ...request.headers, ...(key && { Authorization: `Bearer ${key}` }) };
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, { ...request, headers });
+    response = await fetch(path, { ...request, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, UNREACHABLE, 3);
   }
-  const content = await answer.json().catch((error) => {
+  const content = await response.json().catch((error) => {
     if (error.name === "AbortError") throw error;
     return null;
   });
-  if (answer.ok && content) return content;
-  const retryAfter = Number(answer.headers.get("Retry-After")) || 0;
-  throw new ApiError(answer.status, sentence(content?.error?.message, answer.status), retryAfter);
+  if (response.ok && content) return content;
+  const retryAfter = Number(response.headers.get("Retry-After")) || 0;
+  throw new ApiError(response.status, sentence(content?.error?.message, response.status), retryAfter);
 }
 
 function sentence(message, status) {
-  if (!message) return `The server answered with an error (${status}).`;
+  if (!message) return `The server returned an error (status ${status}).`;
   return `${message[0].toUpperCase()}${message.slice(1)}.`;
 }

@@ -1,123 +1,125 @@
-// The page: what its parts have to do with one another.
+// Connects the parts of the page.
 
-import { aligned, longest, sentences } from "./alignment.js";
+import { alignWords, longestSentence, sentenceTexts } from "./alignment.js";
 import { Alternatives } from "./alternatives.js";
-import { ApiError, ask, keep, models } from "./api.js";
+import { ApiError, fetchModels, post, storeKey } from "./api.js";
 import { AttentionView } from "./attention.js";
-import { find, lead } from "./dom.js";
+import { find, focusUnlessBusy } from "./dom.js";
+import { ErrorMessage } from "./error_message.js";
 import { Languages } from "./languages.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
 import { Source } from "./source.js";
 import { length } from "./text.js";
-import { Trouble } from "./trouble.js";
 import { Upload } from "./upload.js";
 
-const LOOK_AGAIN = 2000; // ms until the models are asked for again that were not there
+const MODELS_RETRY = 2000; // ms until models that are not ready are requested again
 
 const source = new Source();
-const output = new Output((parts) => source.mark(parts));
+const output = new Output((words) => source.highlight(words));
 const attention = new AttentionView();
-const alternatives = new Alternatives((chosen) => {
-  show(chosen);
-  read(chosen.text);
+const alternatives = new Alternatives((translation) => {
+  show(translation);
+  align(translation.text);
 });
-const languages = new Languages(turn);
-const trouble = new Trouble(find("source-error"), find("source"));
-const live = new Live(translate, took, failed);
+const languages = new Languages(onLanguagesChange);
+const errorMessage = new ErrorMessage(find("source-error"), find("source"));
+const live = new Live(translate, onTranslation, onError);
 let limits = { max_chars: Infinity, max_texts: 1, max_alternatives: 0 };
-let reading; // the request that aligns what is shown
+let aligning; // the AbortController of the latest align request
 
 new Upload(() => ({ limits, languages: languages.pair }));
 
-// Translating.
+// Translation.
 
 function translate(mode, signal) {
   output.busy = true;
   const count = mode === "beam" ? limits.max_alternatives : 0;
-  return ask("translate", { text: source.text, ...languages.pair, mode, alternatives: count }, signal);
+  return post("translate", { text: source.text, ...languages.pair, mode, alternatives: count }, signal);
 }
 
-function took(mode, { translations: [best], took_ms }) {
+function onTranslation(mode, { translations: [best], took_ms }) {
   output.busy = false;
-  trouble.clear();
+  errorMessage.clear();
   show(best);
   find("took").textContent = took_ms < 10 ? "" : `${(took_ms / 1000).toFixed(2)} s`;
   find("status").textContent = "";
   if (mode === "beam") {
-    speak(best.text);
-    read(best.text);
+    announce(best.text);
+    align(best.text);
     alternatives.show([best, ...best.alternatives], languages.pair.target);
-    if (best.truncated) tell("A sentence is longer than the model takes; its end was left out.");
+    if (best.truncated) note("A sentence is too long for the model. Its end was not translated.");
   }
 }
 
-function failed(mode, error) {
+function onError(mode, error) {
   output.busy = false;
   if (error.status === 401) askForKey();
-  trouble.show(error, () => live.now());
+  errorMessage.show(error, () => live.now());
 }
 
 function show({ text, score }) {
-  reading?.abort();
+  aligning?.abort();
   output.show(text, languages.pair.target);
   find("copy").disabled = !text;
   find("score").textContent = text ? `Model score ${score.toFixed(2)}` : "";
 }
 
-// Lets a screen reader hear a translation, when it is one to stay.
-function speak(text) {
+// Announces a final translation to screen readers.
+function announce(text) {
   find("spoken").lang = languages.pair.target;
   find("spoken").textContent = text;
 }
 
-// Asks what the words of a translation come from, when it is one to stay.
-async function read(translation) {
-  reading?.abort();
-  const request = (reading = new AbortController());
+// Requests the source words of a final translation.
+async function align(translation) {
+  aligning?.abort();
+  const request = (aligning = new AbortController());
   const { text } = source;
   const { pair } = languages;
   try {
-    const { pairs } = await ask("align", { text, translation, ...pair }, request.signal);
-    if (request !== reading) return;
-    output.show(translation, pair.target, aligned(text, translation, pairs, pair));
-    attention.set(sentences(text, translation, pairs), pair);
-    warn(longest(pairs));
+    const { pairs } = await post("align", { text, translation, ...pair }, request.signal);
+    if (request !== aligning) return;
+    output.show(translation, pair.target, alignWords(text, translation, pairs, pair));
+    attention.set(sentenceTexts(text, translation, pairs), pair);
+    warnAboutLength(longestSentence(pairs));
   } catch (error) {
     if (!(error instanceof ApiError) && error.name !== "AbortError") throw error;
-    // The translation stands; its words only say nothing of themselves, nor of another text.
-    if (request === reading && error instanceof ApiError) attention.set([], {});
+    // The translation stays, without source words and without the attention of an earlier text.
+    if (request === aligning && error instanceof ApiError) attention.set([], {});
   }
 }
 
-function warn(pieces) {
+function warnAboutLength(tokens) {
   const trained = languages.model?.limits.longest_trained;
-  if (pieces <= trained || find("note").textContent) return;
-  tell(`A sentence has ${pieces} pieces; the model was trained on ${trained} at most, and may do worse here.`);
+  if (tokens <= trained || find("note").textContent) return;
+  note(
+    `A sentence has ${tokens} tokens. The model was trained on at most ${trained}, so the translation may be worse.`,
+  );
 }
 
-const tell = (note) => {
-  find("note").textContent = note;
+const note = (text) => {
+  find("note").textContent = text;
 };
 
-function changed() {
-  reading?.abort();
-  trouble.clear();
-  tell("");
-  alternatives.stale();
+function onInput() {
+  aligning?.abort();
+  errorMessage.clear();
+  note("");
+  alternatives.disable();
   output.forget();
-  if (!languages.model) return; // the models are not known yet; see look()
+  if (!languages.model) return; // loadModels() calls this function again
   if (source.blank || source.tooLong) {
     live.stop();
     output.busy = false;
-    if (source.blank) empty();
-    else trouble.show({ status: 422, message: `The text is longer than ${source.limit} characters.` });
+    if (source.blank) clear();
+    else errorMessage.show({ status: 422, message: `The text is longer than ${source.limit} characters.` });
     return;
   }
   live.changed(length(source.text));
 }
 
-function empty() {
+function clear() {
   output.show("", languages.pair.target);
   alternatives.clear();
   attention.set([], {});
@@ -125,61 +127,61 @@ function empty() {
   find("copy").disabled = true;
 }
 
-// Other languages; where they were swapped, the texts change places if the one is of the other.
-function turn(swapped) {
+// After a swap, the translation becomes the text, if it is up to date.
+function onLanguagesChange(swapped) {
   if (swapped && output.current && output.text) source.text = output.text;
-  describe();
-  changed();
+  showModel();
+  onInput();
 }
 
-// The models.
+// Models.
 
-async function look() {
+async function loadModels() {
   try {
-    const found = await models();
-    limits = found.limits;
+    const response = await fetchModels();
+    limits = response.limits;
     source.limit = limits.max_chars;
     source.refresh();
-    languages.set(found.models);
+    languages.set(response.models);
     find("file-start").disabled = !languages.model;
-    describe();
-    const ready = found.models.some((model) => model.ready);
-    state(ready ? "" : "The model is not ready yet.");
-    if (!ready) setTimeout(look, LOOK_AGAIN);
-    else if (!source.blank) changed(); // typed while the page was loading
+    showModel();
+    const ready = response.models.some((model) => model.ready);
+    showState(ready ? "" : "The model is not ready yet.");
+    if (!ready) setTimeout(loadModels, MODELS_RETRY);
+    else if (!source.blank) onInput(); // text entered while the page was loading
   } catch (error) {
-    state(error.message);
+    showState(error.message);
     if (error.status === 401) askForKey();
-    else setTimeout(look, LOOK_AGAIN);
+    else setTimeout(loadModels, MODELS_RETRY);
   }
 }
 
-function describe() {
+function showModel() {
   source.field.lang = languages.pair.source;
   const model = languages.model;
   find("model").textContent = model ? `${model.name} · version ${model.version}` : "";
 }
 
-function state(text) {
+function showState(text) {
   find("state").textContent = text;
   find("state").hidden = !text;
 }
 
 function askForKey() {
   find("key").hidden = false;
-  lead(find("key-value"), find("key"));
+  focusUnlessBusy(find("key-value"), find("key"));
 }
 
-// The page's own controls.
+// Controls.
 
 source.field.addEventListener("compositionstart", () => {
   live.composing = true;
 });
 source.field.addEventListener("compositionend", () => {
   live.composing = false;
-  changed();
+  onInput();
 });
-source.field.addEventListener("input", changed);
+source.field.addEventListener("input", onInput);
 source.field.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   event.preventDefault();
@@ -187,7 +189,7 @@ source.field.addEventListener("keydown", (event) => {
 });
 find("clear").addEventListener("click", () => {
   source.text = "";
-  changed();
+  onInput();
   source.field.focus();
 });
 find("copy").addEventListener("click", async () => {
@@ -195,15 +197,15 @@ find("copy").addEventListener("click", async () => {
     await navigator.clipboard.writeText(output.text);
     find("status").textContent = "Copied.";
   } catch {
-    find("status").textContent = "The browser does not let this page copy.";
+    find("status").textContent = "The browser does not allow this page to copy.";
   }
 });
 find("key").addEventListener("submit", (event) => {
   event.preventDefault();
-  keep(find("key-value").value);
+  storeKey(find("key-value").value);
   find("key").hidden = true;
-  trouble.clear();
-  look();
+  errorMessage.clear();
+  loadModels();
 });
 
-look();
+loadModels();

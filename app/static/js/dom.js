@@ -1,4 +1,4 @@
-// Elements, made and found. Text goes in as text, never as markup.
+// Finding and creating elements. Text is always inserted as text, never as markup.
 
 export const find = (id) => document.getElementById(id);
 
@@ -12,25 +12,25 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-export function options(select, entries, chosen) {
+export function setOptions(select, entries, selected) {
   select.replaceChildren(...entries.map(([value, label]) => make("option", { value }, label)));
-  if (entries.some(([value]) => value === chosen)) select.value = chosen;
+  if (entries.some(([value]) => value === selected)) select.value = selected;
 }
 
-// Moves the one tab stop of a group; returns the element that has it now.
-export function rove(elements, to) {
-  for (const element of elements) element.tabIndex = element === to ? 0 : -1;
-  return to;
+// Makes one element of a group the tab stop (roving tabindex) and returns it.
+export function moveTabStop(elements, target) {
+  for (const element of elements) element.tabIndex = element === target ? 0 : -1;
+  return target;
 }
 
-// Brings whoever is nowhere else, or near already, to an element: nobody is led away from typing.
-export function lead(to, near) {
+// Focuses an element, unless the user works in another part of the page.
+export function focusUnlessBusy(element, section) {
   const { activeElement, body } = document;
-  if (activeElement === body || near.contains(activeElement)) to.focus();
+  if (activeElement === body || section.contains(activeElement)) element.focus();
 }
 
-export function save(name, kind, content) {
-  const url = URL.createObjectURL(new Blob([content], { type: kind }));
+export function save(name, type, content) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }

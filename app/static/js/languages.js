@@ -1,28 +1,29 @@
-// Only the languages that are there; swapping only where there is a model for the way back.
+// The language menus. They offer only languages of a model, and swapping only if the opposite
+// direction has a model.
 
-import { find, options } from "./dom.js";
+import { find, setOptions } from "./dom.js";
 
 const names = new Intl.DisplayNames("en", { type: "language" });
 
 export class Languages {
-  // `changed` is told, and whether the texts are to change places.
-  constructor(changed) {
+  // `onChange` receives whether the languages were swapped.
+  constructor(onChange) {
     this.models = [];
     this.from = find("from");
     this.to = find("to");
-    this.from.addEventListener("change", () => this.#offer(this.to.value) || changed(false));
-    this.to.addEventListener("change", () => this.#offer(this.to.value) || changed(false));
+    this.from.addEventListener("change", () => this.#offer(this.to.value) || onChange(false));
+    this.to.addEventListener("change", () => this.#offer(this.to.value) || onChange(false));
     find("swap").addEventListener("click", () => {
       const [source, target] = [this.to.value, this.from.value];
       this.from.value = source;
       this.#offer(target);
-      changed(true);
+      onChange(true);
     });
   }
 
   set(models) {
     this.models = models;
-    options(this.from, entries(models.map((model) => model.source)), this.from.value);
+    setOptions(this.from, entries(models.map((model) => model.source)), this.from.value);
     this.#offer(this.to.value);
   }
 
@@ -38,11 +39,12 @@ export class Languages {
     return this.models.find((model) => model.source === source && model.target === target);
   }
 
+  // Offers the target languages of the source language; keeps `target` selected if possible.
   #offer(target) {
-    const targets = this.models.filter((model) => model.source === this.from.value);
-    options(this.to, entries(targets.map((model) => model.target)), target);
-    const back = { source: this.to.value, target: this.from.value };
-    find("swap").disabled = !this.#model(back);
+    const models = this.models.filter((model) => model.source === this.from.value);
+    setOptions(this.to, entries(models.map((model) => model.target)), target);
+    const opposite = { source: this.to.value, target: this.from.value };
+    find("swap").disabled = !this.#model(opposite);
   }
 }
 

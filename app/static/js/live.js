@@ -1,48 +1,51 @@
-// Translation while typing: at once what is quick, when the typing pauses what is good.
+// Translation while typing: greedy search at once, beam search when the user pauses.
 
-const GAP = 150; // ms between quick requests, at least
-const PAUSE = 600; // ms without a key after which the typing has paused
-const SHORT = 500; // characters up to which a text is worth a quick request for each key
+const GREEDY_INTERVAL = 150; // minimum ms between greedy requests
+const PAUSE = 600; // ms without input until beam search starts
+const MAX_GREEDY_LENGTH = 500; // longer texts are not translated for each key
 
 export class Live {
-  // `translate(mode, signal)` asks; `took(mode, answer)` and `failed(mode, error)` are told.
-  constructor(translate, took, failed) {
-    Object.assign(this, { translate, took, failed });
+  // `translate(mode, signal)` sends a request. `onTranslation(mode, response)` or
+  // `onError(mode, error)` receives its result.
+  constructor(translate, onTranslation, onError) {
+    Object.assign(this, { translate, onTranslation, onError });
     this.composing = false;
-    this.sent = -Infinity;
+    this.lastRequest = -Infinity;
   }
 
-  // The text has changed; an input method that is composing has not finished it.
+  // Schedules requests for a changed text, unless an input method is composing.
   changed(characters) {
     this.stop();
     if (this.composing) return;
-    const wait = Math.max(0, this.sent + GAP - performance.now());
-    if (characters <= SHORT) this.quick = setTimeout(() => this.#ask("greedy"), wait);
-    this.good = setTimeout(() => this.now(), PAUSE);
+    const wait = Math.max(0, this.lastRequest + GREEDY_INTERVAL - performance.now());
+    if (characters <= MAX_GREEDY_LENGTH) {
+      this.greedyTimer = setTimeout(() => this.#request("greedy"), wait);
+    }
+    this.beamTimer = setTimeout(() => this.now(), PAUSE);
   }
 
   now() {
     this.stop();
-    return this.#ask("beam");
+    return this.#request("beam");
   }
 
-  // Nothing that was asked is wanted any more.
+  // Cancels scheduled and running requests.
   stop() {
-    clearTimeout(this.quick);
-    clearTimeout(this.good);
-    this.request?.abort();
-    this.request = undefined;
+    clearTimeout(this.greedyTimer);
+    clearTimeout(this.beamTimer);
+    this.controller?.abort();
+    this.controller = undefined;
   }
 
-  async #ask(mode) {
-    this.request?.abort();
-    const request = (this.request = new AbortController());
-    this.sent = performance.now();
+  async #request(mode) {
+    this.controller?.abort();
+    const controller = (this.controller = new AbortController());
+    this.lastRequest = performance.now();
     try {
-      const answer = await this.translate(mode, request.signal);
-      if (request === this.request) this.took(mode, answer);
+      const response = await this.translate(mode, controller.signal);
+      if (controller === this.controller) this.onTranslation(mode, response);
     } catch (error) {
-      if (request === this.request && error.name !== "AbortError") this.failed(mode, error);
+      if (controller === this.controller && error.name !== "AbortError") this.onError(mode, error);
     }
   }
 }

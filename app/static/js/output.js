@@ -1,45 +1,45 @@
-// The translation: words that can be visited, and what they come from.
+// The translation. Words can be focused or hovered to highlight their source words.
 
-import { find, make, rove } from "./dom.js";
+import { find, make, moveTabStop } from "./dom.js";
 import { words } from "./text.js";
 
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 export class Output {
-  // `light` is told which source words a word comes from.
-  constructor(light) {
-    this.light = light;
-    this.place = find("target");
+  // `onVisit` receives the source words of the visited word.
+  constructor(onVisit) {
+    this.onVisit = onVisit;
+    this.element = find("target");
     this.text = "";
-    this.current = true; // whether it is the translation of the text as it is now
-    this.place.addEventListener("keydown", (event) => this.#step(event));
-    this.place.addEventListener("mouseleave", () => this.#leave());
-    this.place.addEventListener("focusout", () => this.#leave());
+    this.current = true; // whether this is the translation of the current text
+    this.element.addEventListener("keydown", (event) => this.#handleKey(event));
+    this.element.addEventListener("mouseleave", () => this.#leave());
+    this.element.addEventListener("focusout", () => this.#leave());
   }
 
-  // Shows a text; words of /align say more of themselves.
+  // Shows a translation. `parts` are its words, with source words if they are aligned.
   show(text, language, parts = words(text, language)) {
     this.text = text;
     this.current = true;
-    this.place.lang = language;
-    this.place.replaceChildren(...parts.map((part) => (part.isWord ? this.#word(part) : part.text)));
-    const [first] = this.#visited();
-    if (first) rove(this.#visited(), first);
+    this.element.lang = language;
+    this.element.replaceChildren(...parts.map((part) => (part.isWord ? this.#word(part) : part.text)));
+    const [first] = this.#alignedWords();
+    if (first) moveTabStop(this.#alignedWords(), first);
     this.#leave();
   }
 
-  // The text has changed that the words come from: they say nothing of it any more.
+  // Removes the source words, because the text has changed.
   forget() {
     this.current = false;
-    for (const word of this.#visited()) {
+    for (const word of this.#alignedWords()) {
       word.removeAttribute("tabindex");
-      word.replaceWith(word.cloneNode(true));
+      word.replaceWith(word.cloneNode(true)); // without event listeners
     }
     this.#leave();
   }
 
   set busy(busy) {
-    this.place.setAttribute("aria-busy", String(busy));
+    this.element.setAttribute("aria-busy", String(busy));
   }
 
   #word(part) {
@@ -51,30 +51,31 @@ export class Output {
     return word;
   }
 
-  #visited() {
-    return [...this.place.querySelectorAll("[tabindex]")];
+  #alignedWords() {
+    return [...this.element.querySelectorAll("[tabindex]")];
   }
 
-  #step(event) {
-    const all = this.#visited();
-    const at = all.indexOf(document.activeElement);
-    const forward = getComputedStyle(this.place).direction === "rtl" ? -1 : 1;
+  #handleKey(event) {
+    const all = this.#alignedWords();
+    const index = all.indexOf(document.activeElement);
+    const forward = getComputedStyle(this.element).direction === "rtl" ? -1 : 1;
+    // Only ArrowRight and ArrowLeft end with "t"; they depend on the direction of the text.
     const step = STEPS[event.key] * (event.key.endsWith("t") ? forward : 1);
-    const to = { Home: 0, End: all.length - 1 }[event.key] ?? at + step;
-    if (at < 0 || !all[to]) return;
+    const next = { Home: 0, End: all.length - 1 }[event.key] ?? index + step;
+    if (index < 0 || !all[next]) return;
     event.preventDefault();
-    rove(all, all[to]).focus();
+    moveTabStop(all, all[next]).focus();
   }
 
   #visit(part) {
     const from = part.sources.map((source) => `“${source.text}”`).join(", ");
     const score = `model score ${part.score.toFixed(2)}`;
     find("word").textContent = `“${part.text}”${from && ` from ${from}`} · ${score}`;
-    this.light(part.sources);
+    this.onVisit(part.sources);
   }
 
   #leave() {
     find("word").textContent = "";
-    this.light([]);
+    this.onVisit([]);
   }
 }

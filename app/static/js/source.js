@@ -1,4 +1,4 @@
-// The text field: its count, its marks, and what is wrong with what is in it.
+// The text field: character count, limit and highlighted words.
 
 import { find, make } from "./dom.js";
 import { length } from "./text.js";
@@ -28,22 +28,22 @@ export class Source {
   }
 
   refresh() {
-    this.mark([]);
+    this.highlight([]);
     const count = find("count");
     count.textContent = `${format(length(this.text))} / ${format(this.limit)}`;
     count.classList.toggle("over", this.tooLong);
     find("clear").disabled = !this.text;
   }
 
-  // Lights up parts of the text.
-  mark(parts) {
-    const pieces = [];
+  // Highlights words of the text, given in order.
+  highlight(words) {
+    const parts = [];
     let end = 0;
-    for (const part of parts) {
-      pieces.push(this.text.slice(end, part.start), make("mark", {}, this.text.slice(part.start, part.end)));
-      end = part.end;
+    for (const word of words) {
+      parts.push(this.text.slice(end, word.start), make("mark", {}, this.text.slice(word.start, word.end)));
+      end = word.end;
     }
-    find("echo").replaceChildren(...pieces, this.text.slice(end));
+    find("echo").replaceChildren(...parts, this.text.slice(end));
   }
 }
 

@@ -1,15 +1,15 @@
-// Words, and places in a text. The API counts code points, JavaScript counts UTF-16 units.
+// Words and positions. The API counts code points, JavaScript counts UTF-16 units.
 
 export const length = (text) => [...text].length;
 
-// From a number of code points to one of units.
-export function units(text) {
-  const places = [0];
-  for (const character of text) places.push(places.at(-1) + character.length);
-  return (codePoints) => places[Math.min(codePoints, places.length - 1)];
+// Returns a function from positions in code points to positions in UTF-16 units.
+export function unitOffsets(text) {
+  const offsets = [0];
+  for (const character of text) offsets.push(offsets.at(-1) + character.length);
+  return (codePoints) => offsets[Math.min(codePoints, offsets.length - 1)];
 }
 
-// The text in parts, in order: {text, start, end, isWord}.
+// Returns the words of a text, and the parts between them, in order: {text, start, end, isWord}.
 export function words(text, language) {
   const parts = [];
   for (const { segment, index, isWordLike } of segmenter(language).segment(text)) {
@@ -22,8 +22,8 @@ function segmenter(language) {
   try {
     return new Intl.Segmenter(language, { granularity: "word" });
   } catch {
-    return new Intl.Segmenter("en", { granularity: "word" }); // no such language here
+    return new Intl.Segmenter("en", { granularity: "word" }); // the browser does not know the code
   }
 }
 
-export const meets = (one, other) => one.start < other.end && other.start < one.end;
+export const overlap = (one, other) => one.start < other.end && other.start < one.end;

@@ -1,17 +1,18 @@
-// A file, translated line by line in this browser's time; the server never sees its name.
+// Translation of a file by lines. The browser reads the file; the server does not receive its name.
 
-import { ask } from "./api.js";
-import { find, lead, options, save } from "./dom.js";
+import { post } from "./api.js";
+import { find, focusUnlessBusy, save, setOptions } from "./dom.js";
+import { ErrorMessage } from "./error_message.js";
 import { length } from "./text.js";
-import { Trouble } from "./trouble.js";
 
-const LARGEST = 5_000_000; // bytes
+const MAX_BYTES = 5_000_000;
+const MAX_BATCH = 32; // texts per request, even if the server allows more
 
 export class Upload {
-  // `context()` gives the languages and the limits of a request.
+  // `context()` returns the languages and the limits of a request.
   constructor(context) {
     this.context = context;
-    this.trouble = new Trouble(find("file-error"), find("file-input"));
+    this.errorMessage = new ErrorMessage(find("file-error"), find("file-input"));
     find("file-input").addEventListener("change", () => this.#read());
     find("file-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -24,84 +25,85 @@ export class Upload {
   }
 
   async #read() {
-    this.trouble.clear();
-    this.rows = undefined;
+    this.errorMessage.clear();
+    this.parsed = undefined;
     find("file-result").hidden = find("file-work").hidden = find("column-label").hidden = true;
     const [file] = find("file-input").files;
     if (!file) return;
     try {
-      this.rows = rows(await decode(file), isTable(file.name));
+      this.parsed = parse(await decode(file), isTable(file.name));
     } catch (error) {
-      this.trouble.show({ status: 422, message: error.message });
+      this.errorMessage.show({ status: 422, message: error.message });
       return;
     }
-    const numbers = Array.from({ length: this.rows.columns }, (_, index) => [String(index), String(index + 1)]);
-    options(find("column"), numbers);
+    const { columns } = this.parsed;
+    const numbers = Array.from({ length: columns }, (_, index) => [String(index), String(index + 1)]);
+    setOptions(find("column"), numbers);
     find("column-label").hidden = numbers.length < 2;
   }
 
-  // What was asked for stays what it is, whatever is chosen meanwhile.
+  // Starts a job. Later changes of languages or column do not affect it.
   #start() {
-    if (!this.rows) return;
+    if (!this.parsed) return;
     const column = Number(find("column").value);
     const [file] = find("file-input").files;
-    const texts = this.rows.cells.map((row) => row[column] ?? "");
-    this.job = { ...this.context(), ...this.rows, name: file.name, texts, translations: [] };
-    const long = texts.findIndex((text) => length(text) > this.job.limits.max_chars);
-    if (long < 0) return this.#run();
-    const message = `Line ${long + 1} is longer than ${this.job.limits.max_chars} characters.`;
-    this.trouble.show({ status: 422, message });
+    const texts = this.parsed.cells.map((row) => row[column] ?? "");
+    this.job = { ...this.context(), ...this.parsed, name: file.name, texts, translations: [] };
+    const tooLong = texts.findIndex((text) => length(text) > this.job.limits.max_chars);
+    if (tooLong < 0) return this.#run();
+    const message = `Line ${tooLong + 1} is longer than ${this.job.limits.max_chars} characters.`;
+    this.errorMessage.show({ status: 422, message });
   }
 
-  // Begins the job, or goes on where it failed.
+  // Runs the job, or resumes it after an error.
   async #run() {
     const request = (this.request = new AbortController());
-    this.trouble.clear();
-    this.#working(true);
+    this.errorMessage.clear();
+    this.#setRunning(true);
     try {
       await this.#translate(this.job, request.signal);
       this.#finish(this.job);
     } catch (error) {
-      if (error.name !== "AbortError") this.trouble.show(error, () => this.#run());
-      this.#tell("Stopped.");
+      if (error.name !== "AbortError") this.errorMessage.show(error, () => this.#run());
+      this.#showStatus("Stopped.");
     } finally {
-      this.#working(false);
+      this.#setRunning(false);
     }
   }
 
   async #translate({ texts, translations, languages, limits }, signal) {
     const progress = find("file-progress");
-    const done = () => {
+    const showProgress = () => {
       progress.max = texts.length;
       progress.value = translations.length;
-      this.#tell(`${translations.length} of ${texts.length} lines`);
+      this.#showStatus(`${translations.length} of ${texts.length} lines`);
     };
-    done();
+    showProgress();
     for (const batch of batches(texts.slice(translations.length), limits)) {
-      const { translations: found } = await patiently(
-        () => ask("translate", { text: batch, ...languages }, signal),
-        ({ message, retryAfter }) => this.#tell(`${message} Going on in ${retryAfter} s.`),
+      const response = await sendWithRetry(
+        () => post("translate", { text: batch, ...languages }, signal),
+        ({ message, retryAfter }) => this.#showStatus(`${message} Trying again in ${retryAfter} s.`),
         signal,
       );
-      translations.push(...found.map((one) => one.text));
-      done();
+      translations.push(...response.translations.map((translation) => translation.text));
+      showProgress();
     }
   }
 
   #finish(job) {
     this.result = { name: resultName(job.name, job.languages.target), content: content(job) };
     find("file-result").hidden = false;
-    lead(find("file-result"), find("file"));
+    focusUnlessBusy(find("file-result"), find("file"));
   }
 
-  #working(working) {
+  #setRunning(running) {
     find("file-work").hidden = false;
-    find("file-result").hidden ||= working;
-    find("file-start").disabled = find("file-input").disabled = working;
-    find("file-stop").hidden = !working;
+    find("file-result").hidden ||= running;
+    find("file-start").disabled = find("file-input").disabled = running;
+    find("file-stop").hidden = !running;
   }
 
-  #tell(text) {
+  #showStatus(text) {
     find("file-status").textContent = text;
   }
 }
@@ -109,11 +111,11 @@ export class Upload {
 const isTable = (name) => /\.(tsv|tab)$/i.test(name);
 
 async function decode(file) {
-  if (file.size > LARGEST) throw new Error("The file is larger than 5 MB.");
-  const content = await file.arrayBuffer();
+  if (file.size > MAX_BYTES) throw new Error("The file is larger than 5 MB.");
+  const bytes = await file.arrayBuffer();
   let text;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(content);
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw new Error("The file is not UTF-8 text.");
   }
@@ -121,51 +123,51 @@ async function decode(file) {
   return text;
 }
 
-function rows(text, table) {
-  const parts = text.split(/(\r\n|\n)/); // a line, its end, a line, ...
-  if (parts.at(-1) === "") parts.pop(); // behind the end of the last line
-  const lines = parts.filter((_, place) => place % 2 === 0);
-  const ends = parts.filter((_, place) => place % 2 === 1);
+function parse(text, table) {
+  const parts = text.split(/(\r\n|\n)/); // line, line break, line, ...
+  if (parts.at(-1) === "") parts.pop(); // after the last line break
+  const lines = parts.filter((_, index) => index % 2 === 0);
+  const ends = parts.filter((_, index) => index % 2 === 1);
   const cells = lines.map((line) => (table ? line.split("\t") : [line]));
   const columns = cells.reduce((most, row) => Math.max(most, row.length), 1);
   return { cells, columns, ends, table };
 }
 
-// A line a translation; in a table a column more, which is the last one of all rows.
+// Returns one translation per line. A table gets an additional last column.
 function content({ cells, columns, ends, table, translations }) {
   const lines = translations.map((text, row) => {
-    const cell = text.replace(/[\t\r\n]+/g, " "); // a break within would be a line more
+    const cell = text.replace(/[\t\r\n]+/g, " "); // a line break would add a line
     if (!table || !cells[row].join("")) return cell;
     return [...cells[row], ...Array(columns - cells[row].length).fill(""), cell].join("\t");
   });
   return lines.map((line, row) => line + (ends[row] ?? "")).join("");
 }
 
-// As many texts together as a request may have.
+// Yields batches of texts within the limits of a request.
 function* batches(texts, { max_chars, max_texts }) {
   let batch = [];
   let characters = 0;
-  const most = Math.min(max_texts, 32);
+  const maxTexts = Math.min(max_texts, MAX_BATCH);
   for (const text of texts) {
-    const own = length(text);
-    if (batch.length && (batch.length === most || characters + own > max_chars)) {
+    const textLength = length(text);
+    if (batch.length && (batch.length === maxTexts || characters + textLength > max_chars)) {
       yield batch;
       [batch, characters] = [[], 0];
     }
     batch.push(text);
-    characters += own;
+    characters += textLength;
   }
   if (batch.length) yield batch;
 }
 
-// Waits as long as a busy server says, or as one that cannot be reached may need, and goes on.
-async function patiently(send, tell, signal) {
+// Repeats a request as long as the server is overloaded or cannot be reached.
+async function sendWithRetry(send, onWait, signal) {
   for (;;) {
     try {
       return await send();
     } catch (error) {
       if (!error.retryAfter) throw error;
-      tell(error);
+      onWait(error);
       await pause(1000 * error.retryAfter, signal);
     }
   }
@@ -180,8 +182,8 @@ const pause = (milliseconds, signal) =>
     });
   });
 
-// lines.txt becomes lines.de.txt; where it lay is nobody's business.
+// Returns lines.de.txt for lines.txt. A folder in the name is removed.
 function resultName(name, target) {
-  const [, stem, ending] = /([^/\\]*?)(\.[^./\\]*)?$/.exec(name);
-  return `${stem}.${target}${ending ?? ""}`;
+  const [, stem, extension] = /([^/\\]*?)(\.[^./\\]*)?$/.exec(name);
+  return `${stem}.${target}${extension ?? ""}`;
 }

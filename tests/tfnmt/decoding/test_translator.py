@@ -1,4 +1,4 @@
-"""The Translator on random weights: nothing here depends on what was learnt."""
+"""The Translator on random weights: nothing here depends on a trained model."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
-from tfnmt.decoding.lines import best, translate_lines, windows
+from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.model.transformer import Transformer
 
@@ -41,76 +41,28 @@ def texts(translator: Translator, sentences: list[str]) -> list[bytes]:
     return list(translator.translate(tf.constant(sentences))["translation"].numpy())
 
 
-def test_graph_and_python_give_the_same_ids(translator: Translator, tokenizer_model: bytes) -> None:
+# --- Tokens ---------------------------------------------------------------------------------------
+
+
+def test_codec_gives_the_ids_of_the_tokenizer(
+    translator: Translator, tokenizer_model: bytes
+) -> None:
     lines = [*SENTENCES, "", "  two  spaces ", "Ünïcode 😀", "a\u00a0b\u200cc", "سلام"]
-    source = translator.codec.encode(tf.constant(lines))
-    for row, ids in zip(
-        source.tokens.numpy(), Tokenizer(tokenizer_model).encode(lines), strict=True
-    ):
+    found = translator.codec.encode(tf.constant(lines)).tokens.numpy()
+    for row, ids in zip(found, Tokenizer(tokenizer_model).encode(lines), strict=True):
         assert row[row != 0].tolist() == [*ids, 2]
 
 
-def test_ids_decode_to_their_text_without_marks(translator: Translator) -> None:
+def test_codec_decodes_ids_to_text_without_bos_and_eos(translator: Translator) -> None:
     source = translator.codec.encode(tf.constant(SENTENCES))
     bos = tf.ones([len(SENTENCES), 1], tf.int32)
     decoded = translator.codec.decode(tf.concat([bos, source.tokens], 1)).numpy()
     assert [text.decode() for text in decoded] == SENTENCES
 
 
-def test_a_sentence_translates_the_same_alone_and_in_any_batch(translator: Translator) -> None:
-    together = translator.translate(tf.constant(SENTENCES))
-    for number in (0, 7, 13, 29):
-        alone = translator.translate(tf.constant([SENTENCES[number]]))
-        assert alone["translation"][0] == together["translation"][number]
-        score = float(alone["score"][0])
-        assert score == pytest.approx(float(together["score"][number]), abs=1e-4)
-
-
-def test_order_and_company_of_lines_change_nothing(translator: Translator) -> None:
-    lines = [*SENTENCES, "", "   ", "the old dog"]
-    forwards = list(translate_lines(best(translator.translate), windows(lines)))
-    backwards = list(translate_lines(best(translator.translate), windows(lines[::-1])))[::-1]
-    assert [a.best.text for a in forwards] == [a.best.text for a in backwards]
-    assert len(forwards) == len(lines)
-    assert [a.best.text for a in forwards[-3:-1]] == ["", ""]
-
-
-def test_many_rows_are_searched_in_halves(translator: Translator) -> None:
-    for search in (translator.beam, translator.likeliest):
-        operations = search.get_concrete_function().graph.get_operations()
-        assert "If" in {operation.type.removeprefix("Stateless") for operation in operations}
-
-
-def test_one_trace_serves_all_shapes(translator: Translator) -> None:
-    for size in (1, 3, 17):
-        texts(translator, SENTENCES[:size])
-    assert translator.translate.experimental_get_tracing_count() == 1
-
-
-def test_texts_of_no_pieces_give_nothing_and_score_nothing(translator: Translator) -> None:
-    for function in (translator.translate, translator.greedy):
-        result = function(tf.constant(["", "a dog", "  "]))
-        assert result["translation"].numpy()[[0, 2]].tolist() == [b"", b""]
-        assert result["score"].numpy()[[0, 2]].tolist() == [0, 0]
-        assert not result["truncated"].numpy().any()
-
-
-def test_an_empty_batch_gives_an_empty_batch(translator: Translator) -> None:
-    for function in (translator.translate, translator.greedy):
-        result = function(tf.constant([], tf.string))
-        assert {name: value.shape.as_list() for name, value in result.items()} == {
-            "translation": [0], "score": [0], "truncated": [0],
-        }  # fmt: skip
-
-
-def test_bytes_that_are_not_text_give_text(translator: Translator) -> None:
-    result = translator.translate(tf.constant([b"\xff\xfe dog", b"\x00", b"ok"]))
-    for text in result["translation"].numpy():
-        text.decode("utf-8")
-    assert np.isfinite(result["score"].numpy()).all()
-
-
-def test_a_long_source_is_cut_and_says_so(transformer: Transformer, tokenizer_model: bytes) -> None:
+def test_long_source_is_truncated_and_reported(
+    transformer: Transformer, tokenizer_model: bytes
+) -> None:
     decoding = DecodingConfig(max_source_length=5, max_extra_length=3)
     translator = Translator(transformer, tokenizer_model, decoding)
     source = translator.codec.encode(tf.constant(["the the the the", "the the the the the"]))
@@ -120,22 +72,94 @@ def test_a_long_source_is_cut_and_says_so(transformer: Transformer, tokenizer_mo
     assert result["truncated"].numpy()[1]
 
 
-def test_a_beam_of_one_is_greedy(transformer: Transformer, tokenizer_model: bytes) -> None:
+# --- Batches --------------------------------------------------------------------------------------
+
+
+def test_translation_is_the_same_alone_and_in_a_batch(translator: Translator) -> None:
+    together = translator.translate(tf.constant(SENTENCES))
+    for number in (0, 7, 13, 29):
+        alone = translator.translate(tf.constant([SENTENCES[number]]))
+        assert alone["translation"][0] == together["translation"][number]
+        score = float(alone["score"][0])
+        assert score == pytest.approx(float(together["score"][number]), abs=1e-4)
+
+
+def test_translations_do_not_depend_on_the_order_of_the_lines(translator: Translator) -> None:
+    def translate(lines: list[str]) -> list[str]:
+        translations = translate_lines(best_translations(translator.translate), read_windows(lines))
+        return [translation.best.text for translation in translations]
+
+    lines = [*SENTENCES, "", "   ", "the old dog"]
+    forwards = translate(lines)
+    assert translate(lines[::-1])[::-1] == forwards
+    assert len(forwards) == len(lines)
+    assert forwards[-3:-1] == ["", ""]
+
+
+def test_searches_split_large_batches(translator: Translator) -> None:
+    for search in (translator.beam, translator.greedy_search):
+        operations = search.get_concrete_function().graph.get_operations()
+        assert "If" in {operation.type.removeprefix("Stateless") for operation in operations}
+
+
+def test_translate_is_traced_only_once_for_all_shapes(translator: Translator) -> None:
+    for size in (1, 3, 17):
+        texts(translator, SENTENCES[:size])
+    assert translator.translate.experimental_get_tracing_count() == 1
+
+
+def test_text_without_tokens_gives_an_empty_translation_with_score_0(
+    translator: Translator,
+) -> None:
+    for function in (translator.translate, translator.greedy):
+        result = function(tf.constant(["", "a dog", "  "]))
+        assert result["translation"].numpy()[[0, 2]].tolist() == [b"", b""]
+        assert result["score"].numpy()[[0, 2]].tolist() == [0, 0]
+        assert not result["truncated"].numpy().any()
+
+
+def test_empty_batch_gives_an_empty_batch(translator: Translator) -> None:
+    for function in (translator.translate, translator.greedy):
+        result = function(tf.constant([], tf.string))
+        assert {name: value.shape.as_list() for name, value in result.items()} == {
+            "translation": [0],
+            "score": [0],
+            "truncated": [0],
+        }
+
+
+def test_invalid_utf_8_gives_valid_text(translator: Translator) -> None:
+    result = translator.translate(tf.constant([b"\xff\xfe dog", b"\x00", b"ok"]))
+    for text in result["translation"].numpy():
+        text.decode("utf-8")
+    assert np.isfinite(result["score"].numpy()).all()
+
+
+# --- Search and weights ---------------------------------------------------------------------------
+
+
+def test_beam_of_one_is_greedy_search(transformer: Transformer, tokenizer_model: bytes) -> None:
     translator = Translator(transformer, tokenizer_model, DecodingConfig(beam_size=1))
-    result, greedy = (
-        f(tf.constant(SENTENCES[:5])) for f in (translator.translate, translator.greedy)
-    )
-    np.testing.assert_array_equal(result["translation"], greedy["translation"])
+    text = tf.constant(SENTENCES[:5])
+    beam, greedy = translator.translate(text), translator.greedy(text)
+    np.testing.assert_array_equal(beam["translation"], greedy["translation"])
 
 
-def test_loaded_weights_translate_as_the_saved_ones(
+def test_loaded_weights_give_the_translations_of_the_saved_ones(
     transformer: Transformer, translator: Translator, tokenizer_model: bytes, tmp_path: Path
 ) -> None:
     transformer.save_weights(tmp_path / "a.weights.h5")
     config = Config.model_validate(
-        {"model": {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 32,
-                   "num_heads": 2, "d_ff": 32},
-         "decoding": {"max_extra_length": 8}}
-    )  # fmt: skip
+        {
+            "model": {
+                "num_encoder_layers": 1,
+                "num_decoder_layers": 1,
+                "d_model": 32,
+                "num_heads": 2,
+                "d_ff": 32,
+            },
+            "decoding": {"max_extra_length": 8},
+        }
+    )
     loaded = load_translator(tmp_path / "a.weights.h5", config, tokenizer_model)
     assert texts(loaded, SENTENCES[:5]) == texts(translator, SENTENCES[:5])

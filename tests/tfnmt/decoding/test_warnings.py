@@ -1,9 +1,9 @@
-"""Each warning on both sides of its threshold."""
+"""Each quality warning on both sides of its threshold."""
 
 import numpy as np
 import pytest
 
-from tfnmt.decoding.warnings import Reading, find_warnings
+from tfnmt.decoding.warnings import ForcedDecoding, find_warnings
 
 EOS = "</s>"
 SOURCE = "▁one ▁two ▁three ▁four ▁five ▁six ▁seven ▁eight ▁nine ▁ten"
@@ -13,17 +13,32 @@ TARGET = "▁un ▁deux ▁trois ▁quatre ▁cinq ▁six ▁sept ▁huit ▁neu
 def warnings_of(
     target: str = TARGET, source: str = SOURCE, attention: np.ndarray | None = None
 ) -> list[str]:
-    """Of pieces with spaces between, eos left out; without attention given, all is touched."""
-    rows = [*target.split(), EOS], [*source.split(), EOS]
+    """Return the warnings for tokens separated by spaces, without EOS.
+
+    Without attention, each target token attends fully to each source token.
+    """
+    target_tokens, source_tokens = [*target.split(), EOS], [*source.split(), EOS]
     if attention is None:
-        attention = np.ones([len(rows[0]), len(rows[1])])
-    texts = ["".join(row[:-1]).replace("▁", " ").strip() for row in rows]
-    reading = Reading(tuple(rows[1]), tuple(rows[0]), (-0.1,) * len(rows[0]), attention)
-    return list(find_warnings(texts[1], texts[0], reading))
+        attention = np.ones([len(target_tokens), len(source_tokens)])
+    decoded = ForcedDecoding(
+        tuple(source_tokens), tuple(target_tokens), (-0.1,) * len(target_tokens), attention
+    )
+    return list(find_warnings(to_text(source_tokens), to_text(target_tokens), decoded))
 
 
-def test_a_good_translation_gets_none() -> None:
+def to_text(tokens: list[str]) -> str:
+    return "".join(tokens[:-1]).replace("▁", " ").strip()
+
+
+def test_good_translation_gets_no_warning() -> None:
     assert warnings_of() == []
+
+
+def test_empty_pair_gets_no_warning() -> None:
+    assert warnings_of("", "") == []
+
+
+# --- Repetition -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -32,13 +47,13 @@ def test_a_good_translation_gets_none() -> None:
         "▁the ▁the ▁the ▁dog",
         "▁a ▁b ▁c ▁a ▁b ▁c ▁a ▁b ▁c",
         "▁long er er er ▁way",  # inside a word
-        "▁apples , ▁apples , ▁apples .",  # over marks
+        "▁apples , ▁apples , ▁apples .",  # across punctuation
         "▁ 我 们 我 们 我 们",  # without spaces
         " ".join([f"▁{letter}" for letter in "abcdefghij"] * 3),  # the longest phrase
-        "▁good ▁begin ning ▁end ▁end ▁end",  # the last piece
+        "▁good ▁begin ning ▁end ▁end ▁end",  # the last token
     ],
 )
-def test_a_phrase_three_times_in_a_row_is_a_repetition(target: str) -> None:
+def test_phrase_three_times_in_a_row_is_a_repetition(target: str) -> None:
     assert "repetition" in warnings_of(target)
 
 
@@ -51,19 +66,22 @@ def test_a_phrase_three_times_in_a_row_is_a_repetition(target: str) -> None:
         "▁the ▁dog ▁the ▁cat ▁the ▁cow ▁the ▁pig ▁the ▁hen ▁the ▁rat",  # often, but not in a row
         "▁wait . . . ▁and ▁see . . .",
         "▁it ▁costs ▁1 0 0 0 0 0 ▁euros",
-        " ".join([f"▁{letter}" for letter in "abcdefghijk"] * 3),  # longer than is looked for
+        " ".join([f"▁{letter}" for letter in "abcdefghijk"] * 3),  # longer than the longest phrase
     ],
 )
-def test_nothing_else_is_a_repetition(target: str) -> None:
+def test_other_phrases_are_no_repetition(target: str) -> None:
     assert "repetition" not in warnings_of(target)
 
 
-def test_a_repetition_of_the_source_may_be_repeated() -> None:
+def test_repetition_of_the_source_may_be_translated() -> None:
     assert warnings_of("▁sehr ▁sehr ▁sehr ▁gut", "▁very , ▁very , ▁very ▁good") == []
     assert warnings_of("▁sehr ▁sehr ▁sehr ▁gut", "▁very , ▁very ▁good") == ["repetition"]
 
 
-def pieces(count: int, letter: str) -> str:
+# --- Length ---------------------------------------------------------------------------------------
+
+
+def tokens(count: int, letter: str) -> str:
     return " ".join(f"▁{letter}{n}" for n in range(count))
 
 
@@ -71,13 +89,18 @@ def pieces(count: int, letter: str) -> str:
     ("length", "expected"),
     [(1, ["short"]), (10, ["short"]), (11, []), (30, []), (64, []), (65, ["long"])],
 )
-def test_lengths_are_held_against_one_another(length: int, expected: list[str]) -> None:
-    """Eos included: 30 pieces allow 30 / 2 - 4 to 30 * 2 + 4."""
-    assert warnings_of(pieces(length - 1, "t"), pieces(29, "s")) == expected
+def test_translation_is_too_short_or_too_long_for_its_source(
+    length: int, expected: list[str]
+) -> None:
+    """With EOS, 30 source tokens allow 30 / 2 - 4 to 30 * 2 + 4 target tokens."""
+    assert warnings_of(tokens(length - 1, "t"), tokens(29, "s")) == expected
 
 
-def test_short_texts_are_never_too_short() -> None:
-    assert warnings_of("▁Ja", pieces(8, "s")) == []
+def test_translation_of_a_short_text_is_never_too_short() -> None:
+    assert warnings_of("▁Ja", tokens(8, "s")) == []
+
+
+# --- Copy -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -87,47 +110,46 @@ def test_short_texts_are_never_too_short() -> None:
         ("▁where ▁is ▁the ▁big ▁hund", True),  # 4 of 5
         ("▁where ▁is ▁the ▁große ▁hund", False),  # 3 of 5
         ("▁where ▁is ▁the ▁big", True),
-        ("▁is ▁the ▁big", False),  # too few to tell
+        ("▁is ▁the ▁big", False),  # too few words
         ("▁is ▁the ▁big , ▁2020 !", False),
         ("▁where ▁is ▁the ▁big ▁Anna ▁Berger", True),
         ("▁Is ▁The ▁Big ▁Dog ▁Now", False),  # may be names
-        ("▁w here ▁is , ▁the ▁big ! ▁dog ?", True),  # pieces and marks are no words
+        ("▁w here ▁is , ▁the ▁big ! ▁dog ?", True),  # tokens and punctuation are no words
     ],
 )
-def test_a_copy_has_most_words_from_the_source(target: str, copied: bool) -> None:
+def test_copy_has_most_words_from_the_source(target: str, copied: bool) -> None:
     source = "▁Where ▁is ▁the ▁Big ▁dog ▁now , ▁in ▁2020 ?"
     assert ("copy" in warnings_of(target, source)) is copied
 
 
-def test_names_and_numbers_may_stay_as_they_are() -> None:
+def test_names_and_numbers_may_be_copied() -> None:
     names = "▁Anna ▁Berg er , ▁Jan ▁de ▁V ries , ▁Ali ▁H assan , ▁1 2 ▁3 4 ▁5 6 ▁7 8"
     assert warnings_of(names, names) == []
 
 
+# --- Undertranslated source -----------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    ("untouched", "one", "all_together", "expected"),
+    ("count", "highest", "total", "expected"),
     [
-        (6, 0.149, 0.499, ["untouched"]),
-        (5, 0.149, 0.499, []),  # half of ten is not much
+        (6, 0.149, 0.499, ["undertranslated"]),
+        (5, 0.149, 0.499, []),  # half of the ten source tokens is not enough
         (10, 0.151, 0.499, []),
         (10, 0.149, 0.501, []),
     ],
 )
-def test_a_piece_is_touched_by_one_or_by_all_together(
-    untouched: int, one: float, all_together: float, expected: list[str]
+def test_token_is_undertranslated_if_highest_and_total_attention_are_low(
+    count: int, highest: float, total: float, expected: list[str]
 ) -> None:
     attention = np.ones([11, 11])
-    attention[0, :untouched] = one
-    attention[1:, :untouched] = (all_together - one) / 10
+    attention[0, :count] = highest
+    attention[1:, :count] = (total - highest) / 10
     assert warnings_of(attention=attention) == expected
 
 
-def test_marks_numbers_and_the_end_need_no_attention() -> None:
+def test_punctuation_numbers_and_eos_need_no_attention() -> None:
     attention = np.ones([11, 8])
     attention[:, 1:] = 0.0
     assert warnings_of(TARGET, "▁one ▁two , . ! ▁1 2", attention) == []
-    assert warnings_of(TARGET, "▁one ▁two s , . ▁1 2", attention) == ["untouched"]
-
-
-def test_nothing_at_all_gets_none() -> None:
-    assert warnings_of("", "") == []
+    assert warnings_of(TARGET, "▁one ▁two s , . ▁1 2", attention) == ["undertranslated"]

@@ -1,73 +1,89 @@
 from collections.abc import Iterable
+from functools import cache
+from itertools import product
+from typing import Any
 
 import pytest
 import sacrebleu
 
 from tfnmt.evaluation.comparison import compare
-from tfnmt.evaluation.metrics import METRICS, scores
+from tfnmt.evaluation.metrics import STANDARD_METRICS, scores
 
 ANIMALS = ("dog", "cat", "old bear", "horse", "grey mouse", "cow", "hen", "tired fox")
-REFERENCES = [f"The {animal} of the {owner} sleeps in the {place}." for animal in ANIMALS
-              for owner in ("king", "farmer", "young girl", "neighbour", "two boys")
-              for place in ("house", "garden", "forest")]  # fmt: skip
+OWNERS = ("king", "farmer", "young girl", "neighbour", "two boys")
+PLACES = ("house", "garden", "forest")
+REFERENCES = [
+    f"The {animal} of the {owner} sleeps in the {place}."
+    for animal, owner, place in product(ANIMALS, OWNERS, PLACES)
+]
 
 
-def spoilt(numbers: Iterable[int]) -> list[str]:
-    """The references, those of the numbers made worse."""
+def with_errors(numbers: Iterable[int]) -> list[str]:
+    """Return the references, with errors in the lines of these numbers."""
     return [
         line.replace("sleeps", "had slept and slept") if number in numbers else line
         for number, line in enumerate(REFERENCES)
     ]
 
 
-GOOD = spoilt(range(0, 120, 2))
-BAD = spoilt({*range(0, 120, 2), *range(1, 120, 10)})  # worse in twelve lines, nowhere better
+GOOD = with_errors(range(0, 120, 2))
+BAD = with_errors({*range(0, 120, 2), *range(1, 120, 10)})  # worse in twelve lines, never better
 
 
-def test_differences_are_those_of_the_scores() -> None:
-    found = compare(BAD, GOOD, REFERENCES)
+@cache
+def bad_against_good() -> dict[str, dict[str, Any]]:
+    return compare(BAD, GOOD, REFERENCES)
+
+
+@cache
+def good_against_bad() -> dict[str, dict[str, Any]]:
+    return compare(GOOD, BAD, REFERENCES)
+
+
+def test_comparison_differences_equal_the_differences_of_the_scores() -> None:
+    found = bad_against_good()
     ours, theirs = scores(BAD, REFERENCES), scores(GOOD, REFERENCES)
-    for name in METRICS:
-        difference = ours[name]["score"] - theirs[name]["score"]
-        assert found[name]["difference"] == pytest.approx(difference, abs=2e-4)
+    for key in STANDARD_METRICS:
+        difference = ours[key]["score"] - theirs[key]["score"]
+        assert found[key]["difference"] == pytest.approx(difference, abs=2e-4)
     assert found["bleu"]["difference"] < 0 < found["ter"]["difference"]
 
 
-def test_the_other_way_round_differences_change_their_sign_and_nothing_else() -> None:
-    there, back = compare(BAD, GOOD, REFERENCES), compare(GOOD, BAD, REFERENCES)
-    for name in METRICS:
-        assert there[name]["difference"] == -back[name]["difference"]
-        assert there[name]["low"] == pytest.approx(-back[name]["high"], abs=2e-4)
-        assert there[name]["p_value"] == back[name]["p_value"]
+def test_comparison_is_antisymmetric() -> None:
+    forward, backward = bad_against_good(), good_against_bad()
+    for key in STANDARD_METRICS:
+        assert forward[key]["difference"] == -backward[key]["difference"]
+        assert forward[key]["low"] == pytest.approx(-backward[key]["high"], abs=2e-4)
+        assert forward[key]["p_value"] == backward[key]["p_value"]
 
 
-def test_sentences_are_drawn_for_both_together() -> None:
-    """Their own intervals overlap, and yet one is better wherever they differ."""
+def test_comparison_resamples_the_sentences_of_both_systems_together() -> None:
+    """The intervals of the systems overlap, although one is better wherever they differ."""
     good, bad = scores(GOOD, REFERENCES)["chrf"], scores(BAD, REFERENCES)["chrf"]
     assert bad["high"] > good["low"]
-    found = compare(GOOD, BAD, REFERENCES)["chrf"]
+    found = good_against_bad()["chrf"]
     assert 0 < found["low"] < found["difference"] < found["high"]
     assert found["high"] - found["low"] < good["high"] - good["low"] + bad["high"] - bad["low"]
     assert found["p_value"] < 0.01
 
 
-def test_what_is_better_in_some_lines_and_worse_in_others_may_be_chance() -> None:
-    found = compare(spoilt(range(60)), spoilt(range(60, 120)), REFERENCES)
-    for name in METRICS:
-        assert found[name]["low"] < 0 < found[name]["high"]
-        assert found[name]["p_value"] > 0.05
+def test_comparison_is_not_significant_if_each_system_is_better_in_some_lines() -> None:
+    found = compare(with_errors(range(60)), with_errors(range(60, 120)), REFERENCES)
+    for key in STANDARD_METRICS:
+        assert found[key]["low"] < 0 < found[key]["high"]
+        assert found[key]["p_value"] > 0.05
 
 
-def test_equal_translations_differ_by_nothing_surely() -> None:
+def test_comparison_of_equal_translations_has_no_difference() -> None:
     for found in compare(BAD, BAD, REFERENCES).values():
         assert found == {"difference": 0, "low": 0, "high": 0, "p_value": 1}
 
 
-def test_samples_are_those_of_sacrebleus_own_interval() -> None:
-    """Against a system that is never right, the difference is the score and so is its interval."""
-    nothing = ["-"] * len(REFERENCES)
-    found = compare(BAD, nothing, REFERENCES)["chrf"]
-    own = scores(BAD, REFERENCES)["chrf"]
-    assert sacrebleu.corpus_chrf(nothing, [REFERENCES]).score == 0
-    assert found["low"] == pytest.approx(own["low"], abs=1e-3)
-    assert found["high"] == pytest.approx(own["high"], abs=1e-3)
+def test_comparison_uses_the_bootstrap_samples_of_sacrebleu() -> None:
+    """Against a system with score 0, the difference and its interval equal those of the score."""
+    wrong = ["-"] * len(REFERENCES)
+    found = compare(BAD, wrong, REFERENCES)["chrf"]
+    expected = scores(BAD, REFERENCES)["chrf"]
+    assert sacrebleu.corpus_chrf(wrong, [REFERENCES]).score == 0
+    assert found["low"] == pytest.approx(expected["low"], abs=1e-3)
+    assert found["high"] == pytest.approx(expected["high"], abs=1e-3)

@@ -1,6 +1,7 @@
-"""The certificate: what is not the same is not published."""
+"""The parity check: an export that differs from its run is not published."""
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,15 @@ from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UserError
 from tfnmt.exporting import answer_calls
 from tfnmt.exporting.parity import (
-    COUNT,
-    HARD,
+    HARD_TEXTS,
+    TEXT_COUNT,
+    RunScript,
     _compare,
-    _report,
-    _unserved,
-    calls_of,
-    certify,
-    fresh_process,
+    _run_calls,
+    _unsupported,
+    check_parity,
+    clean_process,
+    make_calls,
     parity_texts,
 )
 from tfnmt.exporting.saved_model import publish, served_graphs
@@ -30,7 +32,12 @@ from tfnmt.loading.models import find_run
 from tfnmt.runs.run import Run
 
 TEXTS = ["the dog sleeps in the house", "", "a cat"]
-REPORT = {"text_operations": [], "operations": [], "bound": [], "ours": []}
+ANSWER = {
+    "text_operations": [],
+    "operations": [],
+    "device_specific": [],
+    "forbidden_imports": [],
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,30 +45,41 @@ def translator(tiny_run: Path) -> Translator:
     return find_run(tiny_run).load_translator()
 
 
-def certified(graphs: dict[str, Any], folder: Path) -> dict[str, Any]:
-    with fresh_process(answer_calls.__file__) as ask:
-        return certify(graphs, calls_of(graphs, TEXTS), folder, ask)
+def fixed_answer(outputs: list[dict[str, Any]]) -> RunScript:
+    """Return a script that gives these outputs, without the start of a process."""
+
+    def run_script(problem: str, folder: Path, calls: Path, answers: Path) -> str:
+        del problem, folder, calls
+        answers.write_bytes(pickle.dumps({**ANSWER, "outputs": outputs}))
+        return ""
+
+    return run_script
 
 
-def test_an_export_of_other_weights_is_refused_with_the_first_difference(
+def test_check_parity_reports_the_first_difference_to_an_export_of_other_weights(
     translator: Translator, tiny_export: Path
 ) -> None:
-    graphs = served_graphs(translator, {})
-    graphs.pop("info")  # another card
-    asked = [len(inputs["text"]) for name, inputs in calls_of(graphs, TEXTS) if name == "greedy"]
-    assert sum(asked) == 3
-    assert certified(graphs, tiny_export / "1")["calls"] == len(asked) * len(graphs)
+    # Not all signatures, to save time: the export itself was published after a check of all.
+    served = served_graphs(translator, {})
+    graphs = {name: served[name] for name in ("tokenize", "greedy", "align")}
+    calls = make_calls(graphs, TEXTS)
+    rows = [len(inputs["text"]) for name, inputs in calls if name == "greedy"]
+    assert sum(rows) == 3
+    run_script = fixed_answer(answer_calls._run(str(tiny_export / "1"), calls))
+    report = check_parity(graphs, calls, tiny_export / "1", run_script)
+    assert report["calls"] == len(rows) * len(graphs)
     weights = translator.transformer.output_embedding.table
     before = weights.numpy()
     weights.assign(before + 0.1 * np.random.default_rng(0).standard_normal(before.shape))
     try:
-        with pytest.raises(UserError, match=r"\.\w+: the run says .*, the export .*, of \{"):
-            certified(graphs, tiny_export / "1")
+        with pytest.raises(UserError, match=r"\.\w+: the run returns .*, the export .* for \{"):
+            check_parity(graphs, calls, tiny_export / "1", run_script)
     finally:
         weights.assign(before)
 
 
-def test_what_differs_is_not_published(
+@pytest.mark.slow
+def test_publish_leaves_nothing_if_the_export_differs(
     translator: Translator, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfnmt.exporting.parity.TOLERANCE", -1.0)
@@ -75,42 +93,44 @@ def test_what_differs_is_not_published(
 @pytest.mark.parametrize(
     ("ours", "theirs", "message"),
     [
-        (np.array([b"a", b"b"]), np.array([b"a", b"c"]), 'run says "b", the export "c"'),
-        (np.array([1, 2]), np.array([1, 3]), 'run says "2"'),
-        (np.array([1.0, 2.0]), np.array([1.0, 2.001]), 'run says "2.0"'),
+        (np.array([b"a", b"b"]), np.array([b"a", b"c"]), 'run returns "b", the export "c"'),
+        (np.array([1, 2]), np.array([1, 3]), 'run returns "2"'),
+        (np.array([1.0, 2.0]), np.array([1.0, 2.001]), 'run returns "2.0"'),
         (np.array([1.0, 2.0]), np.array([1.0, np.nan]), 'the export "nan"'),
         (np.array([1.0, 2.0]), np.array([1.0, -np.inf]), 'the export "-inf"'),
         (np.zeros([2, 3]), np.zeros([2, 4]), r"shape \(2, 4\)"),
     ],
-)  # fmt: skip
-def test_every_kind_of_difference_is_seen(ours: Any, theirs: Any, message: str) -> None:
+)
+def test_compare_finds_every_kind_of_difference(ours: Any, theirs: Any, message: str) -> None:
     inputs = {"text": np.array([b"one", b"two"], object)}
     assert _compare("greedy", inputs, {"x": ours}, {"x": ours}) == 0
     with pytest.raises(UserError, match=message):
         _compare("greedy", inputs, {"x": ours}, {"x": theirs})
 
 
-def test_what_is_no_number_on_both_sides_is_not_published() -> None:
+def test_compare_refuses_nan_on_both_sides() -> None:
     nothing = {"x": np.array([np.nan])}
     with pytest.raises(UserError, match="nothing was published"):
         _compare("greedy", {"text": np.array([b"one"], object)}, nothing, nothing)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problems"),
     [
         ({"text_operations": ["SentencepieceOp"]}, []),
         ({"text_operations": ["TFText>RoundRobinTrim"]}, ["operation TFText>RoundRobinTrim"]),
         ({"operations": ["MatMul", "EagerPyFunc"]}, ["operation EagerPyFunc"]),
-        ({"bound": ["x is bound to /GPU:0"]}, ["x is bound to /GPU:0"]),
-        ({"ours": ["tfnmt"]}, ["the fresh process has imported tfnmt"]),
+        ({"device_specific": ["x is placed on /GPU:0"]}, ["x is placed on /GPU:0"]),
+        ({"forbidden_imports": ["tfnmt"]}, ["the clean process has imported tfnmt"]),
     ],
 )
-def test_what_a_server_cannot_run_is_seen(change: dict[str, Any], told: list[str]) -> None:
-    assert _unserved({**REPORT, **change}) == told
+def test_unsupported_lists_what_tensorflow_serving_cannot_run(
+    change: dict[str, Any], problems: list[str]
+) -> None:
+    assert _unsupported({**ANSWER, **change}) == problems
 
 
-def test_a_graph_for_one_device_or_for_xla_is_refused(tmp_path: Path) -> None:
+def test_answer_calls_finds_device_placement_and_xla(tmp_path: Path) -> None:
     module = tf.Module()
     module.weight = tf.Variable(1.0)
 
@@ -121,15 +141,16 @@ def test_a_graph_for_one_device_or_for_xla_is_refused(tmp_path: Path) -> None:
 
     compiled = tf.function(
         lambda text: {"twice": 2 * text + module.weight},
-        input_signature=[tf.TensorSpec([None], tf.float32, name="text")], jit_compile=True,
-    )  # fmt: skip
+        input_signature=[tf.TensorSpec([None], tf.float32, name="text")],
+        jit_compile=True,
+    )
     module.graphs = {"placed": placed, "compiled": compiled}
     tf.saved_model.save(module, str(tmp_path / "1"), signatures=module.graphs)
     calls = [("placed", {"text": np.ones(2, "f4")})]
-    with fresh_process(answer_calls.__file__) as ask:
-        bound = _report(tmp_path / "1", calls, ask)["bound"]
-    assert any("is bound to" in line for line in bound)
-    assert any("is compiled by XLA" in line for line in bound)
+    with clean_process(answer_calls.__file__) as run_script:
+        found = _run_calls(tmp_path / "1", calls, run_script)["device_specific"]
+    assert any("is placed on" in line for line in found)
+    assert any("is compiled with XLA" in line for line in found)
 
 
 def script(folder: Path, *lines: str) -> str:
@@ -138,31 +159,36 @@ def script(folder: Path, *lines: str) -> str:
     return str(path)
 
 
-def test_it_prints_what_it_makes_of_its_arguments(tmp_path: Path) -> None:
+def test_clean_process_returns_the_output(tmp_path: Path) -> None:
     reversing = script(tmp_path, "print(*reversed(json.load(sys.stdin)))")
-    with fresh_process(reversing) as ask:
-        assert ask("no answer", "a b", Path("c"), 1) == "1 c a b\n"
+    with clean_process(reversing) as run_script:
+        assert run_script("no answer", "a b", Path("c"), 1) == "1 c a b\n"
 
 
-def test_its_last_words_are_told_where_it_fails(tmp_path: Path) -> None:
+def test_clean_process_raises_the_last_line_of_stderr(tmp_path: Path) -> None:
     failing = script(tmp_path, "sys.exit('first\\n' + json.load(sys.stdin)[0] + ' is missing')")
-    told = pytest.raises(UserError, match=r"^no answer: x is missing$")
-    with fresh_process(failing) as ask, told:
-        ask("no answer", "x")
+    error = pytest.raises(UserError, match=r"^no answer: x is missing$")
+    with clean_process(failing) as run_script, error:
+        run_script("no answer", "x")
 
 
-def test_one_that_dies_before_it_is_asked_is_told_as_well(tmp_path: Path) -> None:
-    told = pytest.raises(UserError, match=r"no answer: ModuleNotFoundError.*nothing_of_this_name")
-    with fresh_process(script(tmp_path, "import nothing_of_this_name")) as ask, told:
-        ask("no answer", "x" * 1_000_000)
+def test_clean_process_reports_a_script_that_fails_before_it_reads(tmp_path: Path) -> None:
+    error = pytest.raises(UserError, match=r"no answer: ModuleNotFoundError.*nothing_of_this_name")
+    failing = script(tmp_path, "import nothing_of_this_name")
+    with clean_process(failing) as run_script, error:
+        run_script("no answer", "x" * 1_000_000)
 
 
-def test_one_that_is_never_asked_ends(tmp_path: Path) -> None:
+def test_clean_process_ends_if_it_gets_no_arguments(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    noting = script(tmp_path, "import os", f"open({str(fifo)!r}, 'w').write(str(os.getpid()))",
-                    "sys.stdin.read()")  # fmt: skip
-    with fresh_process(noting):
+    waiting = script(
+        tmp_path,
+        "import os",
+        f"open({str(fifo)!r}, 'w').write(str(os.getpid()))",
+        "sys.stdin.read()",
+    )
+    with clean_process(waiting):
         process = int(fifo.read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
@@ -172,23 +198,24 @@ def tokenizer(run: Path) -> Tokenizer:
     return Tokenizer(Run(run).tokenizer_model())
 
 
-def test_the_validation_text_comes_first(tiny_run: Path, tmp_path: Path) -> None:
+def test_parity_texts_begin_with_the_validation_set(tiny_run: Path, tmp_path: Path) -> None:
     texts = parity_texts(Run(tiny_run).config(), tokenizer(tiny_run), tmp_path)
-    assert len(texts) == COUNT + len(HARD)
-    assert texts[-len(HARD) :] == list(HARD)
-    assert all(text.endswith((".", "?", "!")) for text in texts[:COUNT])
+    assert len(texts) == TEXT_COUNT + len(HARD_TEXTS)
+    assert texts[-len(HARD_TEXTS) :] == list(HARD_TEXTS)
+    assert all(text.endswith((".", "?", "!")) for text in texts[:TEXT_COUNT])
 
 
 @pytest.mark.parametrize("preset", ["multi30k", "wmt14"])
-def test_where_it_is_not_at_hand_texts_are_drawn_the_same_each_time(
+def test_parity_texts_are_random_but_reproducible_without_a_validation_set(
     tiny_run: Path, tmp_path: Path, preset: str
 ) -> None:
-    config, pieces = build_config(read_tree(preset_path(preset))), tokenizer(tiny_run)
-    texts = parity_texts(config, pieces, tmp_path)
-    assert texts == parity_texts(config, pieces, tmp_path)
-    assert len(texts) == COUNT + len(HARD)
-    assert len(set(texts)) > COUNT
-    assert texts[-len(HARD) :] == list(HARD)
-    lengths = list(map(len, pieces.encode(texts[:COUNT])))
+    config = build_config(read_tree(preset_path(preset)))
+    run_tokenizer = tokenizer(tiny_run)
+    texts = parity_texts(config, run_tokenizer, tmp_path)
+    assert texts == parity_texts(config, run_tokenizer, tmp_path)
+    assert len(texts) == TEXT_COUNT + len(HARD_TEXTS)
+    assert len(set(texts)) > TEXT_COUNT
+    assert texts[-len(HARD_TEXTS) :] == list(HARD_TEXTS)
+    lengths = list(map(len, run_tokenizer.encode(texts[:TEXT_COUNT])))
     assert min(lengths) < 5
     assert max(lengths) > 40

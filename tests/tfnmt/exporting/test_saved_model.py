@@ -1,4 +1,4 @@
-"""The export, as somebody meets it who has TensorFlow and its text operations, but not tfnmt."""
+"""The export as a user sees it who has TensorFlow and its text operations, but not tfnmt."""
 
 import json
 import subprocess
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfnmt import export
 from tfnmt.data.corpora.toy import grammar
+from tfnmt.decoding.signatures import SIGNATURES
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading.models import find_version, versions_in
@@ -23,7 +24,7 @@ Call = Callable[..., None]
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 196)]
 SENTENCES += ["", "  ", "Ünseen wörds 😀", "a " * 400]
 
-FRESH_PROCESS = """
+CLEAN_PROCESS = """
 import json, sys
 import tensorflow as tf, tensorflow_text
 assert "tfnmt" not in sys.modules and "keras_nlp" not in sys.modules
@@ -34,7 +35,8 @@ for name in ("serving_default", "greedy"):
     answer = loaded.signatures[name](text=tf.constant(texts))
     answers[name] = [
         [text.decode() for text in answer["translation"].numpy()],
-        answer["score"].numpy().tolist(), answer["truncated"].numpy().tolist(),
+        answer["score"].numpy().tolist(),
+        answer["truncated"].numpy().tolist(),
     ]
 json.dump(answers, sys.stdout)
 """
@@ -48,16 +50,21 @@ def translator(tiny_run: Path) -> Translator:
 
 
 @pytest.mark.slow
-def test_200_strings_and_scores_equal_those_of_the_translator(
+def test_export_gives_the_strings_and_scores_of_the_translator_for_200_texts(
     tiny_export: Path, translator: Translator, tmp_path: Path
 ) -> None:
     assert len(SENTENCES) == 200
     moved = tmp_path / "elsewhere"
     moved.symlink_to(tiny_export / "1")
     process = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, str(moved)], input=json.dumps(SENTENCES),
-        capture_output=True, text=True, check=True, cwd=tmp_path, timeout=300,
-    )  # fmt: skip
+        [sys.executable, "-c", CLEAN_PROCESS, str(moved)],
+        input=json.dumps(SENTENCES),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        timeout=300,
+    )
     answers = json.loads(process.stdout)
     for name, ours in (("serving_default", translator.translate), ("greedy", translator.greedy)):
         texts, scores, truncated = answers[name]
@@ -68,7 +75,7 @@ def test_200_strings_and_scores_equal_those_of_the_translator(
         assert truncated.count(True) == 1
 
 
-def test_signatures_take_text_and_give_a_row_a_text(tiny_export: Path) -> None:
+def test_translation_signatures_map_each_text_to_a_row(tiny_export: Path) -> None:
     loaded = tf.saved_model.load(str(tiny_export / "1"))
     for name in ("greedy", "serving_default"):
         signature = loaded.signatures[name]
@@ -77,48 +84,26 @@ def test_signatures_take_text_and_give_a_row_a_text(tiny_export: Path) -> None:
             assert signature.structured_outputs[output].shape.as_list() == [None]
 
 
-SIGNATURES = {
-    "serving_default": ({"text"}, {"translation", "score", "truncated"}),
-    "greedy": ({"text"}, {"translation", "score", "truncated"}),
-    "nbest": ({"text"}, {"translations", "scores", "truncated"}),
-    "align": (
-        {"text", "translation"},
-        {"source_pieces", "target_pieces", "source_length", "target_length", "attention",
-         "token_log_probs"},
-    ),
-    "attention": (
-        {"text", "translation"},
-        {"source_pieces", "target_pieces", "source_length", "target_length", "encoder", "decoder",
-         "cross"},
-    ),
-    "tokenize": ({"text"}, {"tokens", "truncated"}),
-    "search": ({"tokens"}, {"tokens", "score"}),
-    "detokenize": ({"tokens"}, {"translation"}),
-    "info": ({"text"}, {"card"}),
-}  # fmt: skip
-"""Inputs and outputs of each, which servers, the app and other people's clients rely on."""
-
-
 @pytest.fixture(scope="module")
 def served(tiny_export: Path) -> Any:
     return tf.saved_model.load(str(tiny_export / "1"))
 
 
-def test_the_signatures_are_those_that_are_promised(served: Any) -> None:
+def test_export_has_exactly_the_documented_signatures(served: Any) -> None:
     found = {
         name: (set(signature.structured_input_signature[1]), set(signature.structured_outputs))
         for name, signature in served.signatures.items()
     }
-    assert found == SIGNATURES
+    assert found == {name: tuple(map(set, spec)) for name, spec in SIGNATURES.items()}
     for signature in served.signatures.values():
         inputs = signature.structured_input_signature[1].values()
         for spec in (*inputs, *signature.structured_outputs.values()):
-            assert spec.shape.rank >= 1  # no scalar, and the batch is first
+            assert spec.shape.rank >= 1  # no scalar; dimension 0 is the batch
             assert spec.shape[0] is None
         assert not any(name.endswith("_bytes") for name in signature.structured_outputs)
 
 
-def test_the_stages_one_after_another_are_the_translation(served: Any) -> None:
+def test_tokenize_search_and_detokenize_together_equal_serving_default(served: Any) -> None:
     text = tf.constant(SENTENCES[:20])
     call = served.signatures
     source = call["tokenize"](text=text)
@@ -130,8 +115,8 @@ def test_the_stages_one_after_another_are_the_translation(served: Any) -> None:
     np.testing.assert_array_equal(source["truncated"], whole["truncated"])
 
 
-def test_requests_that_the_server_merges_get_their_own_answers(served: Any) -> None:
-    """Rows of several requests one after another, filled up with row 0 to a size allowed."""
+def test_merged_requests_get_the_same_results_as_separate_ones(served: Any) -> None:
+    """The server concatenates the rows of requests, and repeats row 0 up to an allowed size."""
     requests = [SENTENCES[:3], SENTENCES[50:51], SENTENCES[-4:]]
     rows = [text for request in requests for text in request]
     rows += rows[:1] * (16 - len(rows))
@@ -150,59 +135,65 @@ def test_requests_that_the_server_merges_get_their_own_answers(served: Any) -> N
             start += len(request)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, (inputs, _) in SIGNATURES.items() if "text" in inputs]
-)
-def test_an_empty_batch_gives_an_empty_batch(served: Any, name: str) -> None:
-    empty = {key: tf.constant([], tf.string) for key in SIGNATURES[name][0]}
+@pytest.mark.parametrize("name", [name for name, spec in SIGNATURES.items() if spec.takes_text])
+def test_signature_maps_an_empty_batch_to_an_empty_batch(served: Any, name: str) -> None:
+    empty = {key: tf.constant([], tf.string) for key in SIGNATURES[name].inputs}
     for value in served.signatures[name](**empty).values():
         assert value.shape[0] == 0
 
 
-def test_info_is_the_card(served: Any, tiny_export: Path) -> None:
+def test_info_returns_the_model_card(served: Any, tiny_export: Path) -> None:
     cards = served.signatures["info"](text=tf.constant(["", "x"]))["card"].numpy()
     card = json.loads((tiny_export / "1" / "assets.extra" / "model_card.json").read_text())
     assert [json.loads(each) for each in cards] == [card, card]
 
 
-def test_the_certificate_lies_in_the_export(tiny_export: Path) -> None:
-    certificate = json.loads((tiny_export / "1" / "assets.extra" / "parity.json").read_text())
-    assert certificate["texts"] > 200
-    assert set(certificate["largest_difference"]) == set(SIGNATURES)
-    assert max(certificate["largest_difference"].values()) <= 1e-4
-    assert certificate["warm_up_requests"] == 21
-    assert "SentencepieceTokenizeOp" in certificate["operations"]
+def test_export_contains_its_parity_report(tiny_export: Path) -> None:
+    report = json.loads((tiny_export / "1" / "assets.extra" / "parity.json").read_text())
+    assert report["texts"] > 200
+    assert set(report["largest_difference"]) == set(SIGNATURES)
+    assert max(report["largest_difference"].values()) <= 1e-4
+    assert report["warm_up_requests"] == 21
+    assert "SentencepieceTokenizeOp" in report["operations"]
 
 
-def test_the_card_tells_languages_configuration_and_step(tiny_export: Path, tiny_run: Path) -> None:
+def test_export_card_has_languages_configuration_and_step(
+    tiny_export: Path, tiny_run: Path
+) -> None:
     card = json.loads((tiny_export / "1" / "assets.extra" / "model_card.json").read_text())
     assert (card["source"], card["target"], card["step"]) == ("en", "de", 12)
     assert card["config"] == Run(tiny_run).config().model_dump(mode="json")
 
 
 @pytest.mark.slow
-def test_the_next_export_is_the_next_version_and_old_ones_go(
+def test_export_writes_the_next_version_and_removes_old_ones(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
     for version in ("3", "7"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "saved_model.pb").write_text("")
     for other in ("2024", "0005", "\N{SUPERSCRIPT TWO}"):
-        (tmp_path / other).mkdir()  # no versions: a year's folder, another's numbers
+        (tmp_path / other).mkdir()  # names that are no versions of an export
     (tmp_path / "0005" / "saved_model.pb").write_text("")
-    with pytest.raises(UsageError, match=r"--version=7: .*/7 is there already"):
+    with pytest.raises(UsageError, match=r"--version=7: .*/7 already exists"):
         call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--version=7")
-    with pytest.raises(UsageError, match=r"--keep=1: would remove version 5 itself, .* is 7;"):
+    with pytest.raises(
+        UsageError, match=r"--keep=1: would remove the new version 5, .* version 7 "
+    ):
         call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--version=5", "--keep=1")
     call(export, f"--model={tiny_run}", f"--output={tmp_path}", "--keep=2")
     assert versions_in(tmp_path) == [7, 2025]
     assert {path.name for path in tmp_path.iterdir()} == {
-        "7", "2025", "2024", "0005", "\N{SUPERSCRIPT TWO}",
-    }  # fmt: skip
+        "7",
+        "2025",
+        "2024",
+        "0005",
+        "\N{SUPERSCRIPT TWO}",
+    }
     assert find_version(tmp_path) == tmp_path / "2025"
 
 
-def test_a_folder_that_cannot_be_written_is_told(
+def test_export_names_a_folder_that_it_cannot_write(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""Warm-up requests: a server does not load a model that fails one of them."""
+"""Warm-up requests. TensorFlow Serving does not load a model if one of them fails."""
 
 import shutil
 from pathlib import Path
@@ -9,12 +9,12 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from tfnmt.errors import UserError
 from tfnmt.exporting import replay_warmup
-from tfnmt.exporting.parity import fresh_process
-from tfnmt.exporting.warmup import BATCHES, SIGNATURES, check_warmup, write_warmup
+from tfnmt.exporting.parity import clean_process
+from tfnmt.exporting.warmup import BATCHES, WARMED_UP, check_warmup, write_warmup
 
 
 def requests(path: Path) -> list[tuple[str, int]]:
-    """The signature and the rows of each."""
+    """Return the signature and the number of rows of each request."""
     records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
     found = [log.predict_log.request for log in logs]
@@ -24,28 +24,46 @@ def requests(path: Path) -> list[tuple[str, int]]:
     ]
 
 
-def test_every_signature_is_asked_in_every_size(tmp_path: Path) -> None:
+def test_warmup_has_requests_for_every_signature_and_batch_size(tmp_path: Path) -> None:
     write_warmup(tmp_path / "requests", "short", "a longer one")
     assert requests(tmp_path / "requests") == [
-        (signature, size) for signature in SIGNATURES for size in BATCHES
+        (signature, size) for signature in WARMED_UP for size in BATCHES
     ]
 
 
-def test_a_request_that_fails_keeps_a_model_from_being_published(
-    tiny_export: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tiny_export / "1", tmp_path / "1")
-    path = tmp_path / "1" / replay_warmup.WARMUP
-    with fresh_process(replay_warmup.__file__) as ask:
-        assert check_warmup(tmp_path / "1", ask) == len(SIGNATURES) * len(BATCHES)
-
+def write_request(folder: Path, texts: list[object]) -> None:
+    """Replace the warm-up requests of a SavedModel by a single one."""
     log = prediction_log_pb2.PredictionLog()
     log.predict_log.request.model_spec.signature_name = "serving_default"
-    log.predict_log.request.inputs["text"].CopyFrom(tf.make_tensor_proto([1, 2]))
-    with tf.io.TFRecordWriter(str(path)) as writer:
+    log.predict_log.request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts))
+    with tf.io.TFRecordWriter(str(folder / replay_warmup.WARMUP)) as writer:
         writer.write(log.SerializeToString())
+
+
+def test_replay_counts_the_requests_and_raises_if_one_fails(
+    tiny_export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "1"
+    shutil.copytree(tiny_export / "1", folder)
+    write_request(folder, ["a"])
+    replay_warmup.main(str(folder))
+    assert capsys.readouterr().out == "1\n"
+    write_request(folder, [1, 2])
+    with pytest.raises(tf.errors.OpError, match="Unsupported object type int"):
+        replay_warmup.main(str(folder))
+
+
+@pytest.mark.slow
+def test_check_warmup_refuses_an_export_if_a_request_fails(
+    tiny_export: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "1"
+    shutil.copytree(tiny_export / "1", folder)
+    with clean_process(replay_warmup.__file__) as run_script:
+        assert check_warmup(folder, run_script) == len(WARMED_UP) * len(BATCHES)
+    write_request(folder, [1, 2])
     with (
-        fresh_process(replay_warmup.__file__) as ask,
-        pytest.raises(UserError, match="nothing was published, for its warm-up requests fail: "),
+        clean_process(replay_warmup.__file__) as run_script,
+        pytest.raises(UserError, match="warm-up request fails; nothing was published: "),
     ):
-        check_warmup(tmp_path / "1", ask)
+        check_warmup(folder, run_script)

@@ -1,4 +1,4 @@
-"""A run packed, served by a server of its own, and got back by its address."""
+"""Bundles: written, served by an HTTP server, and loaded by their URL."""
 
 import functools
 import http.server
@@ -21,60 +21,68 @@ Call = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def packed(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("web") / "toy-en-de.tar.gz"
     call(export, f"--model={tiny_run}", f"--bundle={path}")
     return path
 
 
 @pytest.fixture(scope="module")
-def site(packed: Path) -> Iterator[str]:
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(packed.parent))
+def site(bundle: Path) -> Iterator[str]:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(bundle.parent))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
-def test_a_bundle_by_its_url_translates_as_its_run(
-    call: Call, tiny_run: Path, site: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setattr("tfnmt.loading.models.home", lambda: tmp_path)
+def test_bundle_at_a_url_translates_like_its_run(
+    call: Call,
+    tiny_run: Path,
+    site: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tfnmt.loading.models.base_folder", lambda: tmp_path)
     call(translate, f"--model={tiny_run}", "the dog sleeps")
     expected = capsys.readouterr().out
-    for _ in range(2):  # fetched, then there
+    for _ in range(2):  # first downloaded, then found in the cache
         call(translate, f"--model={site}/toy-en-de.tar.gz", "the dog sleeps")
         assert capsys.readouterr().out == expected
     (folder,) = (tmp_path / ".cache" / "models").glob("toy-en-de-*[!z]")
     assert sorted(path.name for path in folder.iterdir()) == [
-        "LICENCE.txt", "averaged", "config.yaml", "model_card.json", "tokenizer.model"
-    ]  # fmt: skip
-    assert (folder / "LICENCE.txt").read_text().startswith("Trained on toy: synthetic text")
+        "LICENSE.txt",
+        "averaged",
+        "config.yaml",
+        "model_card.json",
+        "tokenizer.model",
+    ]
+    assert (folder / "LICENSE.txt").read_text().startswith("Trained on toy: synthetic text")
 
 
-def test_urls_that_end_in_the_same_are_different_models(
-    packed: Path, site: str, tmp_path: Path
+def test_urls_with_the_same_file_name_are_different_models(
+    bundle: Path, site: str, tmp_path: Path
 ) -> None:
-    other = packed.parent / "v2" / packed.name
+    other = bundle.parent / "v2" / bundle.name
     other.parent.mkdir()
-    other.write_bytes(packed.read_bytes())
-    one, two = (find_bundle(f"{site}{place}/{packed.name}", tmp_path) for place in ("", "/v2"))
+    other.write_bytes(bundle.read_bytes())
+    one, two = (find_bundle(f"{site}{path}/{bundle.name}", tmp_path) for path in ("", "/v2"))
     assert one is not None
     assert two is not None
     assert one != two
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://127.0.0.1:9/...tar.gz"])
-def test_a_url_that_names_no_file_is_told(url: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="its URL ends in the name of a"):
+def test_url_without_a_file_name_is_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"^--model={url}: "):
         find_bundle(url, tmp_path)
 
 
-def test_a_bundle_by_its_name_must_have_the_pinned_checksum(
-    packed: Path, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_registered_bundle_must_match_its_checksum(
+    bundle: Path, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"{site}/{packed.name}"
+    url = f"{site}/{bundle.name}"
     monkeypatch.setitem(registry.MODELS, "toy", Download(url, 0, f"sha256:{'0' * 64}"))
     with pytest.raises(UserError, match="is pinned"):
         find_bundle("toy", tmp_path)
@@ -83,15 +91,15 @@ def test_a_bundle_by_its_name_must_have_the_pinned_checksum(
     assert find_bundle("no such name", tmp_path) is None
 
 
-def test_the_same_run_gives_the_same_files(
-    call: Call, tiny_run: Path, packed: Path, tmp_path: Path
+def test_bundles_of_a_run_contain_the_same_files(
+    call: Call, tiny_run: Path, bundle: Path, tmp_path: Path
 ) -> None:
-    again = tmp_path / packed.name
+    again = tmp_path / bundle.name
     call(export, f"--model={tiny_run}", f"--bundle={again}")
-    with tarfile.open(packed) as one, tarfile.open(again) as other:
+    with tarfile.open(bundle) as one, tarfile.open(again) as other:
         assert one.getnames() == other.getnames()
         for name in one.getnames():
-            if not name.endswith("model_card.json"):  # which has the date
+            if not name.endswith("model_card.json"):  # contains the date
                 assert one.extractfile(name).read() == other.extractfile(name).read()
 
 
@@ -107,14 +115,14 @@ def archive(path: Path, names: dict[str, bytes]) -> Path:
 @pytest.mark.parametrize(
     "names",
     [
-        {"readme": b"no run"},
+        {"readme": b"not a run"},
         {"run/config.yaml": b"", "../outside": b"x"},
         {"a/config.yaml": b"", "b/config.yaml": b""},
         {"run/config.yaml": b"", "run/tokenizer.model": b""},
         {},
     ],
 )
-def test_what_is_no_bundle_is_refused_and_leaves_nothing(
+def test_archive_without_a_run_is_refused_and_leaves_nothing(
     names: dict[str, bytes], tmp_path: Path
 ) -> None:
     (tmp_path / "cache").mkdir()
@@ -124,10 +132,10 @@ def test_what_is_no_bundle_is_refused_and_leaves_nothing(
     assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["cache", "x.tar.gz"]
 
 
-def test_damaged_weights_are_told(packed: Path, tmp_path: Path) -> None:
-    with tarfile.open(packed) as file:
+def test_damaged_weights_in_a_bundle_are_refused(bundle: Path, tmp_path: Path) -> None:
+    with tarfile.open(bundle) as file:
         names = {name: file.extractfile(name).read() for name in file.getnames()}
     weights = next(name for name in names if name.endswith(".h5"))
     names[weights] = names[weights][:-1] + bytes([names[weights][-1] ^ 1])
-    with pytest.raises(UserError, match="its weights are damaged"):
+    with pytest.raises(UserError, match="weights are damaged"):
         unpack_bundle(archive(tmp_path / "x.tar.gz", names), tmp_path / "x")

@@ -6,7 +6,7 @@ from tfnmt.model.attention import (
     MultiHeadAttention,
     attention_weights,
     causal_mask,
-    join,
+    fuse_projections,
     merge_heads,
     padding_mask,
     project_heads,
@@ -18,38 +18,79 @@ def random(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
-def test_merging_heads_undoes_splitting_them() -> None:
-    x = random(2, 5, 12)
-    np.testing.assert_array_equal(merge_heads(split_heads(x, 3)), x)
+# --- Masks ----------------------------------------------------------------------------------------
+
+T, F = True, False
 
 
-def test_a_head_is_a_slice_of_the_width_not_of_the_positions() -> None:
-    x = random(1, 5, 12)
-    np.testing.assert_array_equal(split_heads(x, 3)[0, 1], x[0, :, 4:8])
+def test_padding_mask_is_true_at_real_tokens() -> None:
+    tokens = np.array([[5, 6, 2], [7, 2, 0]])
+    np.testing.assert_array_equal(padding_mask(tokens), [[[[T, T, T]]], [[[T, T, F]]]])
 
 
-def test_weights_are_the_softmax_of_scaled_products() -> None:
+def test_causal_mask_allows_the_current_and_earlier_positions() -> None:
+    expected = [
+        [T, F, F, F],
+        [T, T, F, F],
+        [T, T, T, F],
+        [T, T, T, T],
+    ]
+    np.testing.assert_array_equal(causal_mask(4), [[expected]])
+
+
+# --- Scaled dot-product attention -----------------------------------------------------------------
+
+
+def test_attention_weights_are_the_softmax_of_scaled_dot_products() -> None:
     query, keys = random(1, 1, 2, 4), random(1, 1, 3, 4)
-    scores = query[0, 0] @ keys[0, 0].T / 2  # the root of 4
+    scores = query[0, 0] @ keys[0, 0].T / 2  # sqrt(4)
     expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     weights = attention_weights(query, keys, np.ones((1, 1, 2, 3), bool))
     np.testing.assert_allclose(weights[0, 0], expected, atol=1e-6)
 
 
-def test_masked_keys_get_no_weight_and_the_rest_gets_all() -> None:
+def test_attention_weights_are_zero_at_masked_keys_and_sum_to_one() -> None:
     mask = np.array([[[[True, False, True, False]]]])
     weights = ops.convert_to_numpy(attention_weights(random(1, 2, 3, 4), random(1, 2, 4, 4), mask))
     assert (weights[..., [1, 3]] == 0).all()
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
 
 
-def test_a_query_without_any_key_stays_finite() -> None:
+def test_attention_weights_are_finite_if_all_keys_are_masked() -> None:
     mask = np.zeros((1, 1, 1, 4), bool)
     assert np.isfinite(attention_weights(random(1, 2, 3, 4), random(1, 2, 4, 4), mask)).all()
 
 
+# --- Heads ----------------------------------------------------------------------------------------
+
+
+def test_merge_heads_inverts_split_heads() -> None:
+    x = random(2, 5, 12)
+    np.testing.assert_array_equal(merge_heads(split_heads(x, 3)), x)
+
+
+def test_split_heads_slices_the_last_axis() -> None:
+    x = random(1, 5, 12)
+    np.testing.assert_array_equal(split_heads(x, 3)[0, 1], x[0, :, 4:8])
+
+
+def test_fused_projection_matches_separate_projections() -> None:
+    layer = MultiHeadAttention(8, 2, 0.0)
+    layer.build()
+    x = random(2, 5, 8)
+    projections = (layer.query, layer.key, layer.value)
+    for number, dense in enumerate(projections):
+        dense.bias.assign(random(8) + number)
+    projected = project_heads(x, fuse_projections(projections), 2)
+    for fused, dense in zip(projected, projections, strict=True):
+        np.testing.assert_allclose(fused, split_heads(dense(x), 2), atol=1e-6)
+
+
+# --- Layer ----------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("heads", [1, 2, 4])
-def test_attention_is_its_heads_side_by_side(heads: int) -> None:
+def test_multi_head_attention_concatenates_its_heads(heads: int) -> None:
     layer = MultiHeadAttention(8, heads, 0.0)
     layer.build()
     x, memory = random(1, 3, 8), random(1, 5, 8)
@@ -64,42 +105,13 @@ def test_attention_is_its_heads_side_by_side(heads: int) -> None:
         weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
         outputs.append(weights @ value[:, head])
     expected = layer.output_projection(np.concatenate(outputs, axis=-1)[None])
-    actual = layer(x, *layer.project(memory), mask)
+    actual = layer(x, *layer.project_keys_values(memory), mask)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_projections_together_are_what_each_is_alone() -> None:
-    layer = MultiHeadAttention(8, 2, 0.0)
-    layer.build()
-    x = random(2, 5, 8)
-    projections = (layer.query, layer.key, layer.value)
-    for number, dense in enumerate(projections):
-        dense.bias.assign(random(8) + number)
-    for together, dense in zip(project_heads(x, join(projections), 2), projections, strict=True):
-        np.testing.assert_allclose(together, split_heads(dense(x), 2), atol=1e-6)
-
-
-def test_a_text_that_looks_around_attends_to_itself() -> None:
+def test_self_attention_matches_the_call_with_keys_and_values_of_x() -> None:
     layer = MultiHeadAttention(8, 2, 0.0)
     layer.build()
     x, mask = random(2, 5, 8), np.tri(5, dtype=bool)[None, None]
-    expected = layer(x, *layer.project(x), mask)
-    np.testing.assert_allclose(layer.look_around(x, mask), expected, atol=1e-6)
-
-
-T, F = True, False
-
-
-def test_padding_mask_is_true_at_real_tokens() -> None:
-    tokens = np.array([[5, 6, 2], [7, 2, 0]])
-    np.testing.assert_array_equal(padding_mask(tokens), [[[[T, T, T]]], [[[T, T, F]]]])
-
-
-def test_causal_mask_lets_a_position_see_itself_and_what_came_before() -> None:
-    expected = [
-        [T, F, F, F],
-        [T, T, F, F],
-        [T, T, T, F],
-        [T, T, T, T],
-    ]
-    np.testing.assert_array_equal(causal_mask(4), [[expected]])
+    expected = layer(x, *layer.project_keys_values(x), mask)
+    np.testing.assert_allclose(layer.self_attention(x, mask), expected, atol=1e-6)

@@ -14,26 +14,26 @@ def embedding() -> Embedding:
     return layer
 
 
-def test_an_embedding_is_its_row_times_the_root_of_d_model(embedding: Embedding) -> None:
+def test_embedding_scales_table_rows_by_sqrt_d_model(embedding: Embedding) -> None:
     table = ops.convert_to_numpy(embedding.table)
     embedded = ops.convert_to_numpy(embedding(np.array([[3, 1999]])))
     np.testing.assert_allclose(embedded[0], table[[3, 1999]] * 8, rtol=1e-6)
 
 
-def test_embeddings_and_logits_start_with_unit_variance(embedding: Embedding) -> None:
+def test_embeddings_and_logits_have_unit_variance_at_the_start(embedding: Embedding) -> None:
     embedded = ops.convert_to_numpy(embedding(np.arange(2000)))
     hidden = np.random.default_rng(0).standard_normal((50, 64)).astype("float32")
     assert embedded.std() == pytest.approx(1, abs=0.05)
     assert ops.convert_to_numpy(embedding.logits(hidden)).std() == pytest.approx(1, abs=0.05)
 
 
-def test_logits_are_products_with_the_rows_of_the_table(embedding: Embedding) -> None:
+def test_logits_are_dot_products_with_table_rows(embedding: Embedding) -> None:
     hidden = np.random.default_rng(0).standard_normal((2, 3, 64)).astype("float32")
     expected = hidden @ ops.convert_to_numpy(embedding.table).T
     np.testing.assert_allclose(embedding.logits(hidden), expected, atol=1e-5)
 
 
-def test_sinusoids_are_the_papers_formula() -> None:
+def test_sinusoids_match_the_formula_of_the_paper() -> None:
     d_model = 8
     encoding = ops.convert_to_numpy(sinusoids(np.arange(50), d_model))
     for position in (0, 1, 7, 49):
@@ -43,7 +43,7 @@ def test_sinusoids_are_the_papers_formula() -> None:
             assert encoding[position, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-5)
 
 
-def test_a_single_position_has_the_encoding_it_has_in_a_row() -> None:
-    row = ops.convert_to_numpy(sinusoids(np.arange(300), 16))
-    alone = ops.convert_to_numpy(sinusoids(np.array([257]), 16))
-    np.testing.assert_array_equal(alone[0], row[257])
+def test_sinusoids_of_a_single_position_match_those_of_a_sequence() -> None:
+    sequence = ops.convert_to_numpy(sinusoids(np.arange(300), 16))
+    single = ops.convert_to_numpy(sinusoids(np.array([257]), 16))
+    np.testing.assert_array_equal(single[0], sequence[257])

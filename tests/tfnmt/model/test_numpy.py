@@ -1,4 +1,4 @@
-"""The Transformer, padded and in batches, is the one in plain NumPy, sentence by sentence."""
+"""The Transformer on padded batches matches the NumPy reference, which takes single sentences."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ TARGET = np.array([[1, 11, 12, 13], [1, 14, 0, 0]])
 
 
 def weights_of(model: keras.Model) -> Weights:
-    """The weights by their paths, as nested dictionaries."""
+    """Return the weights as nested dictionaries, one level per part of their paths."""
     tree: Weights = {}
     for weight in model.weights:
         _, *folders, name = weight.path.split("/")
@@ -28,22 +28,21 @@ def weights_of(model: keras.Model) -> Weights:
 
 
 @pytest.mark.parametrize("tie", ["all", "target", "none"])
-def test_memory_hidden_and_logits_are_numpys(small_config: ModelConfig, tie: Any) -> None:
+def test_transformer_matches_the_numpy_reference(small_config: ModelConfig, tie: Any) -> None:
     config = small_config.model_copy(update={"tie_embeddings": tie})
     model = Transformer(config, V)
     random = np.random.default_rng(0)
-    for weight in model.weights:  # biases and gains, too, must not be 0 or 1
+    for weight in model.weights:  # also changes biases and gammas, which start as 0 and 1
         weight.assign_add(0.2 * random.standard_normal(weight.shape))
-    plain = NumpyTransformer(weights_of(model), config)
+    reference = NumpyTransformer(weights_of(model), config)
 
     memories, memory_mask = model.encode(SOURCE)
     hiddens = model.decode(TARGET, memories, memory_mask)
-    every_logits = model.logits(hiddens)
+    outputs = (memories, hiddens, model.logits(hiddens))
     for row in range(len(SOURCE)):
         source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
-        memory = plain.encode(source)
-        hidden = plain.decode(target, memory)
-        for ours, theirs in (
-            (memories, memory), (hiddens, hidden), (every_logits, plain.logits(hidden))
-        ):  # fmt: skip
+        memory = reference.encode(source)
+        hidden = reference.decode(target, memory)
+        expected = (memory, hidden, reference.logits(hidden))
+        for ours, theirs in zip(outputs, expected, strict=True):
             np.testing.assert_allclose(np.array(ours)[row, : len(theirs)], theirs, atol=2e-5)

@@ -3,7 +3,7 @@ import numpy as np
 from tfnmt.plots.schedule import draw_schedule
 
 
-def test_updates_count_from_one_and_all_panels_share_a_scale() -> None:
+def test_steps_count_from_one_and_all_panels_share_a_scale() -> None:
     rates = np.array([0.1, 0.3, 0.2])
     figure = draw_schedule({"Sizes": {"small": rates, "large": rates / 2}, "One": {"a": rates * 3}})
     first, second = figure.axes

@@ -1,4 +1,4 @@
-"""A file that grows, and whose writer may be killed."""
+"""Output files whose writer may be killed and resumed, and lines on stdout."""
 
 import io
 import os
@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.runtime.files import GrowingFile, write_lines
+from tfnmt.runtime.files import ResumableFile, write_lines
 
 JOB = {"model": "run", "step": 3, "--seed": 1, "--prefix": None}
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> GrowingFile:
-    return GrowingFile(tmp_path / "out")
+def file(tmp_path: Path) -> ResumableFile:
+    return ResumableFile(tmp_path / "out")
 
 
-def broken(*lines: str, error: BaseException) -> Iterator[str]:
+def failing(*lines: str, error: BaseException) -> Iterator[str]:
     yield from lines
     raise error
 
@@ -29,16 +29,16 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_appears_when_it_is_whole_and_nothing_else_stays(file: GrowingFile) -> None:
-    file.begin(JOB)
+def test_file_appears_when_complete_without_leftovers(file: ResumableFile) -> None:
+    file.start(JOB)
     file.write(["one", "", "zwei — три"])
     assert file.path.read_text() == "one\n\nzwei — три\n"
     assert names(file.path.parent) == ["out"]
 
 
-def test_the_old_file_stays_until_the_end(file: GrowingFile) -> None:
+def test_old_file_remains_until_the_new_one_is_complete(file: ResumableFile) -> None:
     file.path.write_text("old\n")
-    file.begin(JOB)
+    file.start(JOB)
     seen = []
 
     def lines() -> Iterator[str]:
@@ -47,26 +47,28 @@ def test_the_old_file_stays_until_the_end(file: GrowingFile) -> None:
             yield line
 
     file.write(lines())
-    assert seen == [("old\n", ""), ("old\n", "one\n")]  # and each line is there at once
+    assert seen == [("old\n", ""), ("old\n", "one\n")]  # each line is written immediately
     assert file.path.read_text() == "one\ntwo\n"
 
 
-def test_the_folder_is_made_and_a_link_is_followed(tmp_path: Path) -> None:
-    file = GrowingFile(tmp_path / "new" / "folder" / "out")
-    with file.held():
-        file.begin(JOB)
+def test_folder_is_created_and_link_is_followed(tmp_path: Path) -> None:
+    file = ResumableFile(tmp_path / "new" / "folder" / "out")
+    with file.locked():
+        file.start(JOB)
         file.write(["one"])
     (tmp_path / "link").symlink_to(file.path)
-    linked = GrowingFile(tmp_path / "link")
-    linked.begin(JOB)
+    linked = ResumableFile(tmp_path / "link")
+    linked.start(JOB)
     linked.write(["two"])
     assert (tmp_path / "link").is_symlink()
     assert file.path.read_text() == "two\n"
 
 
 @pytest.mark.parametrize("end", ["", "th", "\r", "\x00"])
-def test_half_a_line_is_cut_off_and_the_rest_is_counted(file: GrowingFile, end: str) -> None:
-    file.begin(JOB)
+def test_resume_removes_an_incomplete_line_and_counts_the_others(
+    file: ResumableFile, end: str
+) -> None:
+    file.start(JOB)
     file.partial.write_text(f"one\n\ntwo\n{end}", newline="")
     assert file.resume(JOB) == 3
     assert file.partial.read_bytes() == b"one\n\ntwo\n"
@@ -75,118 +77,118 @@ def test_half_a_line_is_cut_off_and_the_rest_is_counted(file: GrowingFile, end: 
     assert names(file.path.parent) == ["out"]
 
 
-def test_half_a_letter_is_cut_off(file: GrowingFile) -> None:
-    file.begin(JOB)
+def test_resume_removes_an_incomplete_character(file: ResumableFile) -> None:
+    file.start(JOB)
     file.partial.write_bytes("one\nздесь".encode()[:-1])
     assert file.resume(JOB) == 1
     assert file.partial.read_bytes() == b"one\n"
 
 
-def test_other_ends_of_lines_inside_a_line_are_kept(file: GrowingFile) -> None:
+def test_other_line_separators_inside_a_line_are_kept(file: ResumableFile) -> None:
     odd = ["a\r", "b\rc", "\x00", "d\u2028e\x85f\x0bg", "\ufeffh", "\r"]
-    file.begin(JOB)
+    file.start(JOB)
     with pytest.raises(RuntimeError):
-        file.write(broken(*odd, error=RuntimeError()))
+        file.write(failing(*odd, error=RuntimeError()))
     assert file.resume(JOB) == len(odd)
     file.write(["end"])
     assert file.path.read_bytes() == "".join(f"{line}\n" for line in [*odd, "end"]).encode()
 
 
-def test_without_anything_done_one_resumes_at_the_beginning(file: GrowingFile) -> None:
+def test_resume_without_earlier_lines_starts_at_the_beginning(file: ResumableFile) -> None:
     assert file.resume(JOB) == 0
     file.write(["one"])
     assert file.path.read_text() == "one\n"
 
 
-def test_nothing_of_before_is_left_when_one_begins_anew(file: GrowingFile) -> None:
-    file.begin(JOB)
+def test_start_discards_earlier_lines(file: ResumableFile) -> None:
+    file.start(JOB)
     file.partial.write_text("old\n")
-    file.begin(JOB | {"step": 4})
+    file.start(JOB | {"step": 4})
     assert file.resume(JOB | {"step": 4}) == 0
     file.write(["new"])
     assert file.path.read_text() == "new\n"
 
 
-def test_it_is_finished_when_it_is_whole_and_not_begun_anew(file: GrowingFile) -> None:
+def test_finished_until_started_again(file: ResumableFile) -> None:
     assert not file.finished
-    with file.held():
-        file.begin(JOB)
+    with file.locked():
+        file.start(JOB)
         assert not file.finished
         file.write(["one"])
     assert file.finished
-    with file.held():
+    with file.locked():
         assert not file.finished
-        file.begin(JOB)
-    assert not file.finished  # the old one is there, and another was begun
+        file.start(JOB)
+    assert not file.finished  # the old file remains, and a new one was started
 
 
-def test_another_job_is_refused_and_what_is_done_stays(file: GrowingFile) -> None:
-    file.begin(JOB)
+def test_resume_refuses_another_job_and_keeps_the_lines(file: ResumableFile) -> None:
+    file.start(JOB)
     file.partial.write_text("one\nhal")
-    with pytest.raises(UsageError, match=r"was begun with another step, --prefix; go on as it"):
+    with pytest.raises(UsageError, match=r"^--resume: .* different step, --prefix; "):
         file.resume(JOB | {"step": 4, "--prefix": "Der"})
-    with pytest.raises(UsageError, match=r"was begun with another --new; go on"):
+    with pytest.raises(UsageError, match=r"^--resume: .* different --new; "):
         file.resume(JOB | {"--new": True})
     assert file.partial.read_text() == "one\nhal"
     file.job_path.unlink()
-    with pytest.raises(UsageError, match=r"was begun with another model, step, --seed; go on"):
+    with pytest.raises(UsageError, match=r"^--resume: .* different model, step, --seed; "):
         file.resume(JOB)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt(), UserError("no input")])
-def test_what_was_done_stays_when_the_lines_break_off(
-    file: GrowingFile, error: BaseException, capsys: pytest.CaptureFixture[str]
+def test_finished_lines_remain_after_an_error(
+    file: ResumableFile, error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.path.write_text("old\n")
-    file.begin(JOB)
+    file.start(JOB)
     with pytest.raises(type(error)):
-        file.write(broken("one", "two", error=error))
-    assert f"what is done lies in {file.partial}; --resume goes on" in capsys.readouterr().err
+        file.write(failing("one", "two", error=error))
+    assert f"{file.partial}; continue with --resume" in capsys.readouterr().err
     assert file.path.read_text() == "old\n"
     assert file.resume(JOB) == 2
     file.write(["three"])
     assert file.path.read_text() == "one\ntwo\nthree\n"
 
 
-def test_a_full_disk_says_where_what_is_done_lies(file: GrowingFile) -> None:
-    file.begin(JOB)
+def test_full_disk_error_names_the_finished_lines(file: ResumableFile) -> None:
+    file.start(JOB)
     file.partial.symlink_to("/dev/full")
-    with pytest.raises(UserError, match=r"out: No space left on device; what is done lies in"):
+    with pytest.raises(UserError, match=r"out: No space left on device; .*\.partial"):
         file.write(["one"])
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a folder; name a file"):
-        GrowingFile(tmp_path).held()
+def test_folder_as_output_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a folder; "):
+        ResumableFile(tmp_path).locked()
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"nothing was written"):
-        GrowingFile(tmp_path / "file" / "out").held()
+        ResumableFile(tmp_path / "file" / "out").locked()
 
 
-# --- Two at once --------------------------------------------------------------------------------
+# --- Two writers ---------------------------------------------------------------------------------
 
 
-def test_a_second_writer_is_refused_until_the_first_has_gone(file: GrowingFile) -> None:
-    with file.held():
-        file.begin(JOB)
-        with pytest.raises(UserError, match="out: another process is writing it; wait for it"):
-            GrowingFile(file.path).held()
+def test_second_writer_is_refused_until_the_first_ends(file: ResumableFile) -> None:
+    with file.locked():
+        file.start(JOB)
+        with pytest.raises(UserError, match="out: another process is writing"):
+            ResumableFile(file.path).locked()
         file.write(["one", "two"])
     assert file.path.read_text() == "one\ntwo\n"
-    with GrowingFile(file.path).held():
+    with ResumableFile(file.path).locked():
         pass
 
 
-def test_a_kill_before_the_job_was_noted_is_no_job_of_ours(file: GrowingFile) -> None:
+def test_resume_refuses_lines_without_a_recorded_job(file: ResumableFile) -> None:
     file.partial.write_text("one\n")
-    with file.held(), pytest.raises(UsageError, match="was begun with another model, step"):
+    with file.locked(), pytest.raises(UsageError, match="different model, step"):
         file.resume(JOB)
 
 
-# --- Elsewhere ----------------------------------------------------------------------------------
+# --- Lines on stdout and in pipes ----------------------------------------------------------------
 
 
-def test_lines_go_to_stdout_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_printed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8"))
     seen = []
@@ -200,8 +202,8 @@ def test_lines_go_to_stdout_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == ["one\n", "one\nzwölf\n"]
 
 
-def test_lines_go_into_a_pipe_that_the_system_names() -> None:
-    """As `--output=>(gzip > lines.gz)` and `--output=/dev/stdout | cat` name one."""
+def test_lines_are_written_to_a_named_pipe() -> None:
+    """Shells name pipes in `--output=>(gzip > lines.gz)` and `--output=/dev/stdout | cat`."""
     reader, writer = os.pipe()
     with os.fdopen(reader) as lines:
         with os.fdopen(writer, "w"):
@@ -210,13 +212,13 @@ def test_lines_go_into_a_pipe_that_the_system_names() -> None:
     write_lines(["one"], "/dev/null")
 
 
-def test_where_there_is_no_room_for_the_job_nothing_was_written(file: GrowingFile) -> None:
+def test_full_disk_at_the_start_is_reported(file: ResumableFile) -> None:
     file.job_path.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"out: No space left on device; nothing was written$"):
-        file.begin(JOB)
+        file.start(JOB)
 
 
-def test_what_is_full_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_full_disk_is_reported_for_files_and_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match=r"^/dev/full: No space left on device$"):
         write_lines(["one"], "/dev/full")
     command = "from tfnmt.runtime.files import write_lines; write_lines(['one'], None)"

@@ -4,39 +4,39 @@ import sys
 
 import pytest
 
-from tfnmt.runtime.startup import SETTINGS, expect_few_rows, set_environment
+from tfnmt.runtime.startup import ENVIRONMENT, configure_for_single_sentences, set_environment
 
 KERNELS = "TF_ENABLE_ONEDNN_OPTS"
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in SETTINGS:
-        monkeypatch.setenv(name, "")  # so that it is put back whatever the test does
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ENVIRONMENT:
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores it after the test
         monkeypatch.delenv(name)
 
 
-def test_settings_are_made() -> None:
+def test_set_environment_sets_all_variables() -> None:
     set_environment()
-    assert {name: os.environ[name] for name in SETTINGS} == SETTINGS
+    assert {name: os.environ[name] for name in ENVIRONMENT} == ENVIRONMENT
 
 
-def test_few_rows_are_computed_by_tensorflows_own_kernels() -> None:
-    expect_few_rows()
+def test_single_sentences_use_tensorflow_kernels() -> None:
+    configure_for_single_sentences()
     set_environment()
     assert os.environ[KERNELS] == "0"
 
 
-def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_environment_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KERNELS, "1")
-    expect_few_rows()
+    configure_for_single_sentences()
     set_environment()
     assert os.environ[KERNELS] == "1"
 
 
-def test_what_keras_can_do_without_is_there_for_others() -> None:
+def test_module_hidden_from_keras_can_be_imported_later() -> None:
     program = (
-        "import sys; from tfnmt.runtime.startup import KERAS_CAN_DO_WITHOUT as name\n"
+        "import sys; from tfnmt.runtime.startup import UNUSED_BY_KERAS as name\n"
         "from tfnmt.runtime.startup import import_tensorflow\n"
         "import_tensorflow(); assert name not in sys.modules; import matplotlib.pyplot"
     )

@@ -1,4 +1,4 @@
-"""What the tests of tracing share: a batch with padding on both sides, and what becomes of it."""
+"""Fixtures: a batch with padding on both sides, a model, and the trace of its forward pass."""
 
 import keras
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from tfnmt.config import ModelConfig
 from tfnmt.data.batching.batches import Batch
 from tfnmt.model.transformer import Transformer
-from tfnmt.tracing.forward import Forward, follow_forward
-from tfnmt.tracing.subject import make_batch
+from tfnmt.tracing.forward import ForwardTrace, trace_forward
+from tfnmt.tracing.traced_model import make_batch
 
 VOCAB_SIZE = 20
 
@@ -24,5 +24,5 @@ def transformer(small_config: ModelConfig) -> Transformer:
 
 
 @pytest.fixture
-def forward(transformer: Transformer, batch: Batch) -> Forward:
-    return follow_forward(transformer, batch)
+def forward(transformer: Transformer, batch: Batch) -> ForwardTrace:
+    return trace_forward(transformer, batch)

@@ -8,10 +8,10 @@ import pytest
 from tfnmt.config import DecodingConfig
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
-from tfnmt.decoding.lines import to_tensor
+from tfnmt.decoding.lines import to_string_tensor
 from tfnmt.loading.models import find_run
-from tfnmt.tracing.beam import SearchTrace, describe_fate, follow_search
-from tfnmt.tracing.subject import Subject, make_batch, of_translator, tiny_subject
+from tfnmt.tracing.beam import SearchTrace, describe_outcome, trace_search
+from tfnmt.tracing.traced_model import TracedModel, make_batch, tiny_model, traced_translator
 
 TEXTS = [source for source, _ in islice(grammar.pairs("test"), 3)] + ["a"]
 
@@ -21,14 +21,16 @@ def length_penalty(length: int) -> float:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_it_finds_the_translators_own_strings_and_scores(tiny_run: Path, beam_size: int) -> None:
-    model = find_run(tiny_run, {"beam_size": beam_size})
-    translator = model.load_translator()
-    subject = of_translator(translator, Tokenizer(model.run.tokenizer_model()))
-    source = translator.tokenize(to_tensor(TEXTS))["tokens"].numpy()
-    expected = translator.translate(to_tensor(TEXTS))
+def test_search_trace_has_the_strings_and_scores_of_the_translator(
+    tiny_run: Path, beam_size: int
+) -> None:
+    run_model = find_run(tiny_run, {"beam_size": beam_size})
+    translator = run_model.load_translator()
+    model = traced_translator(translator, Tokenizer(run_model.run.tokenizer_model()))
+    source = translator.tokenize(to_string_tensor(TEXTS))["tokens"].numpy()
+    expected = translator.translate(to_string_tensor(TEXTS))
 
-    rows = follow_search(subject, source).rows
+    rows = trace_search(model, source).rows
     assert [row.translation.encode() for row in rows] == expected["translation"].numpy().tolist()
     np.testing.assert_allclose([row.score for row in rows], expected["score"], atol=1e-4)
     for row in rows:
@@ -37,20 +39,20 @@ def test_it_finds_the_translators_own_strings_and_scores(tiny_run: Path, beam_si
 
 
 @pytest.fixture(scope="module")
-def subject() -> Subject:
+def model() -> TracedModel:
     import keras
 
     keras.utils.set_random_seed(1)
-    return tiny_subject(DecodingConfig(beam_size=2, max_extra_length=3))
+    return tiny_model(DecodingConfig(beam_size=2, max_extra_length=3))
 
 
 @pytest.fixture(scope="module")
-def search(subject: Subject) -> SearchTrace:
+def search(model: TracedModel) -> SearchTrace:
     ids = [[3, 4, EOS], [4, EOS], [4, 4, EOS]]
-    return follow_search(subject, make_batch(ids, ids).source)
+    return trace_search(model, make_batch(ids, ids).source)
 
 
-def test_a_candidate_has_its_parents_log_probability_and_its_own(search: SearchTrace) -> None:
+def test_candidate_log_prob_is_that_of_its_parent_plus_its_own(search: SearchTrace) -> None:
     steps_seen = 0
     for row in search.rows:
         live = {0: 0.0}
@@ -60,12 +62,12 @@ def test_a_candidate_has_its_parents_log_probability_and_its_own(search: SearchT
                 expected = live[each.parent] + math.log(each.probability)
                 assert each.log_prob == pytest.approx(expected, abs=1e-5)
             live = {each.slot: each.log_prob for each in step.candidates if each.slot is not None}
-            assert list(live) == list(range(len(live)))  # the best has the first slot
+            assert list(live) == list(range(len(live)))  # slots are ordered, best first
             assert list(live.values()) == pytest.approx(step.live)
     assert steps_seen > 3
 
 
-def test_what_ended_has_its_score_and_what_counts_is_the_best_of_it(search: SearchTrace) -> None:
+def test_finished_hypotheses_are_the_best_of_those_that_ended(search: SearchTrace) -> None:
     for row in search.rows:
         ended = []
         for step in row.steps:
@@ -81,46 +83,47 @@ def test_what_ended_has_its_score_and_what_counts_is_the_best_of_it(search: Sear
         assert finished[0].score == row.score
 
 
-def test_fates_are_what_became_of_the_candidates(search: SearchTrace) -> None:
+def test_outcome_matches_slot_and_score_of_each_candidate(search: SearchTrace) -> None:
     steps = [step for row in search.rows for step in row.steps]
     seen = {}
     for step in steps:
         for rank, each in enumerate(step.candidates):
-            fate = seen[each] = describe_fate(each, step)
-            assert fate.startswith("pruned") == (each.slot is None and each.score is None)
-            assert fate.startswith("goes on as") == (each.slot is not None and step.goes_on)
-            assert ("K likeliest" in fate) == (each.token == EOS and rank >= 2)
-            kept = any(ended.score == each.score for ended in step.finished)
-            assert fate.endswith("K are better") == (each.score is not None and not kept)
-    kinds = {fate.split(",")[0].rstrip("0123456789.-") for fate in seen.values()}
-    assert {"pruned", "goes on as hypothesis ", "finished", "live when the search stopped"} <= kinds
+            outcome = seen[each] = describe_outcome(each, step)
+            assert outcome.startswith("pruned") == (each.slot is None and each.score is None)
+            assert outcome.startswith("continues as") == (each.slot is not None and step.continues)
+            assert ("K most probable" in outcome) == (each.token == EOS and rank >= 2)
+            kept = any(finished.score == each.score for finished in step.finished)
+            assert outcome.endswith("K best") == (each.score is not None and not kept)
+    kinds = {outcome.split(",")[0].rstrip("0123456789.-") for outcome in seen.values()}
+    expected = {"pruned", "continues as hypothesis ", "finished", "live when the search stopped"}
+    assert expected <= kinds
 
 
-def test_a_step_ends_in_logits_of_all_pieces_that_may_come(search: SearchTrace) -> None:
+def test_decoder_step_ends_with_logits_that_exclude_padding_and_bos(search: SearchTrace) -> None:
     for position, steps in enumerate(search.decoder):
         logits = steps[-1].get("result")
         assert logits.shape == (3, 2, 5)
-        assert (logits[..., :2] < -1e30).all()  # padding and bos
+        assert (logits[..., :2] < -1e30).all()  # padding and BOS
         for number, row in enumerate(search.rows):
             for each in row.steps[position].candidates if position < len(row.steps) else []:
-                shares = np.exp(logits[number, each.parent])
-                expected = shares[each.token] / shares.sum()
+                exponentials = np.exp(logits[number, each.parent])
+                expected = exponentials[each.token] / exponentials.sum()
                 assert each.probability == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_row_goes_on_exactly_while_it_can_still_improve(search: SearchTrace) -> None:
+def test_row_continues_exactly_while_it_can_still_improve(search: SearchTrace) -> None:
     lengths = [len(row.steps) for row in search.rows]
-    assert len(set(lengths)) > 1  # else a row that stops first is not seen
+    assert len(set(lengths)) > 1  # otherwise no row stops before another
     for row in search.rows:
-        assert all(step.goes_on and step.bound > step.worst for step in row.steps[:-1])
+        assert all(step.continues and step.bound > step.worst for step in row.steps[:-1])
         last = row.steps[-1]
-        assert not last.goes_on
+        assert not last.continues
         assert last.bound <= last.worst
 
 
-def test_a_row_is_what_it_is_alone(subject: Subject, search: SearchTrace) -> None:
+def test_row_in_a_batch_equals_the_row_alone(model: TracedModel, search: SearchTrace) -> None:
     ids = [[4, EOS]]
-    (alone,) = follow_search(subject, make_batch(ids, ids).source).rows
+    (alone,) = trace_search(model, make_batch(ids, ids).source).rows
     together = search.rows[1]
     assert alone.tokens == together.tokens
     assert [len(step.candidates) for step in alone.steps] == [
@@ -129,19 +132,19 @@ def test_a_row_is_what_it_is_alone(subject: Subject, search: SearchTrace) -> Non
     assert alone.score == pytest.approx(together.score, abs=1e-5)
 
 
-def test_the_model_is_followed_in_every_step(search: SearchTrace) -> None:
+def test_search_trace_has_the_decoder_of_every_step(search: SearchTrace) -> None:
     assert len(search.decoder) == max(len(row.steps) for row in search.rows)
     for position, steps in enumerate(search.decoder):
-        (own,) = [step.get("result") for step in steps if step.function == "_inherit"]
-        assert own.shape == (3, 2, (position + 1) * 2)
-        # Every hypothesis has read as many pieces as there were steps.
-        assert (own.sum(axis=-1) == position + 1).all()
+        (ancestry,) = [step.get("result") for step in steps if step.function == "_extend_ancestry"]
+        assert ancestry.shape == (3, 2, (position + 1) * 2)
+        # Each hypothesis has read one token per step.
+        assert (ancestry.sum(axis=-1) == position + 1).all()
         weights = [step for step in steps if step.function == "attention_weights"]
         assert [step.variables[0].letters for step in weights] == ["B H K T*K", "B H K S"]
-    assert {step.side for step in search.encoder} == {"encode", ""}
+    assert {step.stage for step in search.encoder} == {"encode", ""}
 
 
-def test_a_text_of_no_pieces_has_no_search(subject: Subject) -> None:
+def test_empty_sentence_has_no_search_steps(model: TracedModel) -> None:
     ids = [[EOS]]
-    (row,) = follow_search(subject, make_batch(ids, ids).source).rows
+    (row,) = trace_search(model, make_batch(ids, ids).source).rows
     assert (row.steps, row.tokens, row.score, row.translation) == ([], [], 0.0, "")

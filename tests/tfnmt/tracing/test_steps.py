@@ -1,11 +1,11 @@
 from tfnmt.config import ModelConfig
 from tfnmt.data.batching.batches import Batch
 from tfnmt.model.transformer import Transformer
-from tfnmt.tracing.forward import Forward
+from tfnmt.tracing.forward import ForwardTrace
 
 
-def test_every_weight_of_the_model_is_used_by_some_step(
-    forward: Forward, transformer: Transformer
+def test_steps_use_every_weight_of_the_model(
+    forward: ForwardTrace, transformer: Transformer
 ) -> None:
     used = {(each.name, each.shape) for step in forward.steps for each in step.parameters}
     assert used == {
@@ -14,8 +14,8 @@ def test_every_weight_of_the_model_is_used_by_some_step(
     }
 
 
-def test_letters_are_the_sizes_that_they_stand_for(
-    forward: Forward, batch: Batch, small_config: ModelConfig
+def test_axis_letters_match_the_shapes(
+    forward: ForwardTrace, batch: Batch, small_config: ModelConfig
 ) -> None:
     sizes = {
         "1": 1,
@@ -28,20 +28,20 @@ def test_letters_are_the_sizes_that_they_stand_for(
         "F": small_config.d_ff,
         "V": 20,
     }
-    assert sizes["S"] != sizes["T"]  # else one could stand for the other
+    assert sizes["S"] != sizes["T"]  # otherwise the test could not tell them apart
     for step in forward.steps:
         for variable in step.variables:
             letters = variable.letters.split()
             assert len(letters) == variable.values.ndim
             for letter, size in zip(letters, variable.values.shape, strict=True):
-                assert sizes.get(letter, size) == size, (step.place, step.function, variable.name)
+                assert sizes.get(letter, size) == size, (step.path, step.function, variable.name)
 
 
-def test_steps_say_where_they_are(forward: Forward) -> None:
-    places = [step.place for step in forward.steps if step.function == "FeedForward.call"]
-    assert places == [
+def test_steps_have_layer_paths_and_stages(forward: ForwardTrace) -> None:
+    paths = [step.path for step in forward.steps if step.function == "FeedForward.call"]
+    assert paths == [
         f"{side}/layer_{number}/feed_forward"
         for side in ("encoder", "decoder")
         for number in (0, 1)
     ]
-    assert {step.side for step in forward.steps} == {"encode", "decode", "logits"}
+    assert {step.stage for step in forward.steps} == {"encode", "decode", "logits"}

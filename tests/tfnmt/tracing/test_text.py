@@ -1,4 +1,4 @@
-"""The tree of a search of literal candidates, whose lines can be told beforehand."""
+"""Lines of a search with literal candidates."""
 
 from typing import Any
 
@@ -6,71 +6,83 @@ import pytest
 
 from tfnmt.config import DecodingConfig
 from tfnmt.tracing import tiny
-from tfnmt.tracing.beam import BeamStep, Candidate, Ended, RowSearch
-from tfnmt.tracing.subject import Subject
+from tfnmt.tracing.beam import BeamStep, Candidate, FinishedHypothesis, RowSearch
 from tfnmt.tracing.text import row_lines
+from tfnmt.tracing.traced_model import TracedModel
 
-EOS, CAT, DOG = 2, 3, 4
+EOS, DOG, RUN = 2, 3, 4
 
 
 @pytest.fixture
-def subject() -> Subject:
-    nothing: Any = None  # neither model nor search is asked
-    return Subject(nothing, tiny.PIECES, DecodingConfig(length_penalty=0.5), nothing, tiny.decode)
+def model() -> TracedModel:
+    unused: Any = None  # neither the transformer nor the search is called
+    decoding = DecodingConfig(length_penalty=0.5)
+    return TracedModel(unused, tiny.VOCABULARY, decoding, unused, tiny.decode)
 
 
 @pytest.fixture
 def search() -> RowSearch:
-    """A beam of two: both words live on, then `cat` ends, and nothing else can be better."""
-    infinite = float("inf")
-    begin = BeamStep(
-        0, [Candidate(0, CAT, 0.6, -0.51, 0, None),
-            Candidate(0, DOG, 0.3, -1.2, 1, None),
-            Candidate(0, EOS, 0.1, -2.3, None, None)],
-        [-0.51, -1.2], [], -0.4, -infinite, True,
-    )  # fmt: skip
-    end = BeamStep(
-        1, [Candidate(0, EOS, 0.9, -0.62, None, -0.57),
-            Candidate(1, DOG, 0.8, -1.43, 0, None)],
-        [-1.43], [Ended([CAT, EOS], -0.57)], -1.2, -0.57, False,
-    )  # fmt: skip
-    return RowSearch([begin, end], [CAT, EOS], -0.57, "cat")
+    """A beam of two: both words stay live, then `dog` ends, and nothing else can be better."""
+    first = BeamStep(
+        position=0,
+        candidates=[
+            Candidate(0, DOG, 0.6, -0.51, 0, None),
+            Candidate(0, RUN, 0.3, -1.2, 1, None),
+            Candidate(0, EOS, 0.1, -2.3, None, None),
+        ],
+        live=[-0.51, -1.2],
+        finished=[],
+        bound=-0.4,
+        worst=-float("inf"),
+        continues=True,
+    )
+    second = BeamStep(
+        position=1,
+        candidates=[
+            Candidate(0, EOS, 0.9, -0.62, None, -0.57),
+            Candidate(1, RUN, 0.8, -1.43, 0, None),
+        ],
+        live=[-1.43],
+        finished=[FinishedHypothesis([DOG, EOS], -0.57)],
+        bound=-1.2,
+        worst=-0.57,
+        continues=False,
+    )
+    return RowSearch([first, second], [DOG, EOS], -0.57, "dog")
 
 
-def test_the_tree_has_what_was_tried_behind_each_hypothesis(
-    subject: Subject, search: RowSearch
+def test_tree_shows_the_candidates_of_each_live_hypothesis(
+    model: TracedModel, search: RowSearch
 ) -> None:
-    lines = list(row_lines(search, subject))
+    lines = list(row_lines(search, model))
     begin = lines.index("<s>")
     assert lines[begin + 1 : lines.index("", begin)] == [
-        "├─ cat 0.6000",
+        "├─ dog 0.6000",
         "│  └─ </s> 0.9000  finished, score -0.5700",
-        "├─ dog 0.3000",
-        "│  └─ dog 0.8000",
-        "└─ </s> 0.1000  pruned: only the K likeliest may end",
+        "├─ run 0.3000",
+        "│  └─ run 0.8000",
+        "└─ </s> 0.1000  pruned: only the K most probable candidates can end",
     ]
 
 
-def test_a_step_says_what_became_of_each_candidate_and_whether_it_goes_on(
-    subject: Subject, search: RowSearch
+def test_step_shows_the_outcome_of_each_candidate_and_whether_the_search_continues(
+    model: TracedModel, search: RowSearch
 ) -> None:
-    lines = [" ".join(line.split()) for line in row_lines(search, subject)]
+    lines = [" ".join(line.split()) for line in row_lines(search, model)]
     assert lines[1:6] == [
-        "step 0 from piece p log p so far",
-        "0 cat 0.6000 -0.5100 goes on as hypothesis 0",
-        "0 dog 0.3000 -1.2000 goes on as hypothesis 1",
-        "0 </s> 0.1000 -2.3000 pruned: only the K likeliest may end",
-        "goes on",
+        "step 0 from token p log p so far",
+        "0 dog 0.6000 -0.5100 continues as hypothesis 0",
+        "0 run 0.3000 -1.2000 continues as hypothesis 1",
+        "0 </s> 0.1000 -2.3000 pruned: only the K most probable candidates can end",
+        "continues",
     ]
-    assert "finished -0.5700 cat </s>" in lines
-    assert (
-        "stops: a live hypothesis can still come to -1.2000, and -0.5700 is to be beaten" in lines
-    )
+    assert "finished -0.5700 dog </s>" in lines
+    assert "stops: a live hypothesis can reach at most -1.2000 and must exceed -0.5700" in lines
 
 
-def test_it_ends_with_what_was_found(subject: Subject, search: RowSearch) -> None:
-    assert list(row_lines(search, subject))[-3:] == [
-        "found      cat </s>",
+def test_row_ends_with_the_best_hypothesis(model: TracedModel, search: RowSearch) -> None:
+    assert list(row_lines(search, model))[-3:] == [
+        "tokens     dog </s>",
         "score      -0.5700 = log p / ((5 + 2) / 6)^0.5",
-        "text       cat",
+        "text       dog",
     ]

@@ -1,5 +1,7 @@
-"""What happens between the steps, without a training."""
+"""The callbacks between the steps, without training."""
 
+import os
+import signal
 import time
 from typing import Any
 
@@ -8,51 +10,58 @@ import pytest
 from tfnmt.config import TrainingConfig
 from tfnmt.errors import UserError
 from tfnmt.training import callbacks
-from tfnmt.training.callbacks import FORECAST_STEPS, MAX_SKIPPED, Clock, Forecast, Guard
+from tfnmt.training.callbacks import (
+    FORECAST_STEPS,
+    MAX_SKIPPED,
+    Clock,
+    Forecast,
+    Guard,
+    Signals,
+)
 from tfnmt.training.checkpoints import Progress
+
+
+class TwoBatches:
+    """The part of a plan that the callbacks use."""
+
+    batches_per_epoch = 2
 
 
 def logs(skipped: float) -> dict[str, float]:
     return {"skipped": skipped}
 
 
-def test_skipped_steps_are_told_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_guard_logs_and_counts_skipped_steps(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress(step=7)
     guard = Guard(progress)
     for skipped in (0.0, 1.0, 0.0, 1.0):
         guard.on_train_batch_end(0, logs(skipped))
     assert progress.skipped == 2
-    told = "tfnmt: step 7: loss or gradient is not finite; the step was skipped\n"
-    assert capsys.readouterr().err == 2 * told
+    line = "tfnmt: step 7: loss or gradient is not finite; the step was skipped\n"
+    assert capsys.readouterr().err == 2 * line
 
 
-def test_several_skipped_steps_in_a_row_end_the_training() -> None:
+def test_guard_fails_after_several_consecutive_skipped_steps() -> None:
     guard = Guard(Progress(step=9, epoch=2, batch=3))
     for _ in range(MAX_SKIPPED - 1):
         guard.on_train_batch_end(0, logs(1.0))
     guard.on_train_batch_end(0, logs(0.0))
     for _ in range(MAX_SKIPPED - 1):
         guard.on_train_batch_end(0, logs(1.0))
-    with pytest.raises(UserError, match=r"step 9 \(epoch 2, batch 3\): loss or gradient was not"):
+    with pytest.raises(UserError, match=r"step 9 \(epoch 2, batch 3\): .*training\.init_from"):
         guard.on_train_batch_end(0, logs(1.0))
 
 
-class TwoBatches:
-    """All that a forecast asks of a plan."""
-
-    batches_per_epoch = 2
-
-
 @pytest.mark.parametrize(
-    ("end", "limits", "told"),
+    ("end", "limits", "expected"),
     [
-        (100, {"max_epochs": 50}, "50.0 passes over the data, done in "),
-        (None, {"max_epochs": None, "max_minutes": 60}, " passes over the data, done in "),
-        (None, {"max_epochs": None, "patience": 3}, "when it ends is for training.patience to say"),
+        (100, {"max_epochs": 50}, "50.0 epochs, done in "),
+        (None, {"max_epochs": None, "max_minutes": 60}, " epochs, done in "),
+        (None, {"max_epochs": None, "patience": 3}, "training.patience"),
     ],
 )
-def test_a_forecast_tells_the_end_where_it_is_known(
-    end: int | None, limits: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+def test_forecast_reports_the_end_if_it_is_known(
+    end: int | None, limits: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     progress = Progress()
     forecast = Forecast(progress, TrainingConfig(**limits), TwoBatches(), end)
@@ -62,11 +71,11 @@ def test_a_forecast_tells_the_end_where_it_is_known(
         forecast.on_train_batch_end(0, {"tokens": 10.0})
     err = capsys.readouterr().err
     assert err.count("tfnmt: forecast: ") == 1
-    assert told in err
+    assert expected in err
 
 
 @pytest.mark.parametrize(
-    ("limit", "progress", "over"),
+    ("limit", "progress", "reached"),
     [
         ({"max_tokens": 100}, Progress(tokens=99), False),
         ({"max_tokens": 100}, Progress(tokens=100), True),
@@ -77,16 +86,16 @@ def test_a_forecast_tells_the_end_where_it_is_known(
         ({}, Progress(tokens=10**9, seconds=10**9, worse=10**9), False),
     ],
 )
-def test_tokens_minutes_and_patience_end_a_training(
-    limit: dict[str, float], progress: Progress, over: bool
+def test_progress_reaches_limits_of_tokens_minutes_and_patience(
+    limit: dict[str, float], progress: Progress, reached: bool
 ) -> None:
-    assert progress.is_over(TrainingConfig(**limit)) == over
+    assert progress.reached_limit(TrainingConfig(**limit)) == reached
 
 
-def test_the_clock_tells_the_time_of_updates_from_that_between_them(
+def test_clock_separates_the_time_in_steps_from_the_time_between_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A validation takes five seconds, after each update of one."""
+    """Each step takes one second, and a validation after it takes five."""
     now = 0.0
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: now)
     progress = Progress()
@@ -98,3 +107,38 @@ def test_the_clock_tells_the_time_of_updates_from_that_between_them(
         clock.on_train_batch_end(0, {"tokens": 10.0, "stop": 0.0})
         now += 5.0
     assert (progress.busy, progress.seconds) == (3.0, 13.0)
+
+
+# --- Signals --------------------------------------------------------------------------------------
+
+
+class StubModel:
+    """Counts the requests to stop."""
+
+    requests = 0
+
+    def request_stop(self) -> None:
+        self.requests += 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_first_signal_stops_after_the_step_and_a_second_one_at_once(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(number)
+    earlier: list[int] = []
+    signal.signal(number, lambda received, frame: earlier.append(received))
+    try:
+        signals, model = Signals(), StubModel()
+        monkeypatch.setattr(Signals, "model", model)
+        signals.on_train_begin()
+        signals.on_train_batch_end(0)
+        assert (signals.caught, model.requests) == (None, 0)
+        os.kill(os.getpid(), number)
+        signals.on_train_batch_end(1)
+        assert (signals.caught, model.requests, earlier) == (number, 1, [])
+        os.kill(os.getpid(), number)
+        assert earlier == [number]
+        signals.on_train_end()
+    finally:
+        signal.signal(number, before)

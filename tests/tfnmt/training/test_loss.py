@@ -25,7 +25,7 @@ def log_softmax(hidden: Any, table: Any) -> Any:
 
 
 def smoothed_targets(smoothing: float) -> np.ndarray:
-    """The distribution of section 5.4 at every position, [B, T, V]."""
+    """Return the distribution of section 5.4 at every position, [B, T, V]."""
     return (1 - smoothing) * np.eye(V, dtype="float32")[TARGET] + smoothing / V
 
 
@@ -35,18 +35,21 @@ def gradients(function: Any, *variables: Any) -> list[Any]:
     return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, variables)]
 
 
+# --- Label smoothing ------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_it_is_the_cross_entropy_with_the_smoothed_distribution(
+def test_loss_is_the_cross_entropy_with_the_smoothed_distribution(
     hidden: Any, table: Any, smoothing: float
 ) -> None:
     real = TARGET != 0
-    every = -tf.reduce_sum(smoothed_targets(smoothing) * log_softmax(hidden, table), -1).numpy()
+    losses = -tf.reduce_sum(smoothed_targets(smoothing) * log_softmax(hidden, table), -1).numpy()
     sums = smoothed_cross_entropy(hidden, table, TARGET, smoothing)
-    assert sums.loss.numpy() == pytest.approx(every[real].sum(), rel=1e-5)
+    assert sums.loss.numpy() == pytest.approx(losses[real].sum(), rel=1e-5)
     assert sums.tokens.numpy() == 5
 
 
-def test_it_is_kl_divergence_plus_a_constant_with_the_same_gradient(
+def test_loss_is_the_kl_divergence_plus_a_constant_with_the_same_gradient(
     hidden: Any, table: Any
 ) -> None:
     targets = smoothed_targets(0.1)
@@ -60,56 +63,58 @@ def test_it_is_kl_divergence_plus_a_constant_with_the_same_gradient(
 
     entropy = -(real * targets * np.log(targets)).sum()
     assert loss().numpy() == pytest.approx(divergence().numpy() + entropy, rel=1e-5)
-    for ours, theirs in zip(
-        gradients(loss, hidden, table), gradients(divergence, hidden, table), strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    found = gradients(loss, hidden, table)
+    expected = gradients(divergence, hidden, table)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_without_smoothing_it_is_plain_cross_entropy(hidden: Any, table: Any) -> None:
+def test_loss_without_smoothing_is_the_cross_entropy(hidden: Any, table: Any) -> None:
     sums = smoothed_cross_entropy(hidden, table, TARGET, 0.0)
     logits = tf.matmul(hidden, table, transpose_b=True)
-    plain = tf.nn.sparse_softmax_cross_entropy_with_logits(TARGET, logits).numpy()
-    assert sums.loss.numpy() == pytest.approx(plain[TARGET != 0].sum(), rel=1e-5)
+    expected = tf.nn.sparse_softmax_cross_entropy_with_logits(TARGET, logits).numpy()
+    assert sums.loss.numpy() == pytest.approx(expected[TARGET != 0].sum(), rel=1e-5)
     assert sums.cross_entropy.numpy() == pytest.approx(sums.loss.numpy())
 
 
-def test_smoothing_does_not_touch_the_reported_cross_entropy(hidden: Any, table: Any) -> None:
+def test_smoothing_does_not_change_the_reported_cross_entropy(hidden: Any, table: Any) -> None:
     smoothed = smoothed_cross_entropy(hidden, table, TARGET, 0.3)
-    plain = smoothed_cross_entropy(hidden, table, TARGET, 0.0)
-    assert smoothed.cross_entropy.numpy() == pytest.approx(plain.cross_entropy.numpy())
-    assert smoothed.loss.numpy() != pytest.approx(plain.loss.numpy())
+    unsmoothed = smoothed_cross_entropy(hidden, table, TARGET, 0.0)
+    assert smoothed.cross_entropy.numpy() == pytest.approx(unsmoothed.cross_entropy.numpy())
+    assert smoothed.loss.numpy() != pytest.approx(unsmoothed.loss.numpy())
 
 
-def test_padding_weighs_nothing(hidden: Any, table: Any) -> None:
-    def gradient(values: np.ndarray) -> tuple[Sums, list[Any]]:
+# --- Tokens ---------------------------------------------------------------------------------------
+
+
+def test_padding_changes_neither_loss_nor_gradient(hidden: Any, table: Any) -> None:
+    def compute(values: np.ndarray) -> tuple[Sums, list[Any]]:
         variable = tf.Variable(values)
 
         def loss() -> Any:
             return smoothed_cross_entropy(variable, table, TARGET, 0.1).loss
 
-        return smoothed_cross_entropy(variable, table, TARGET, 0.1), gradients(
-            loss, variable, table
-        )
+        sums = smoothed_cross_entropy(variable, table, TARGET, 0.1)
+        return sums, gradients(loss, variable, table)
 
     values = hidden.numpy()
     changed = np.where((TARGET == 0)[..., None], 99.0, values).astype("float32")
-    (before, by_before), (after, by_after) = gradient(values), gradient(changed)
+    (before, by_before), (after, by_after) = compute(values), compute(changed)
     np.testing.assert_allclose(after, before)
     np.testing.assert_allclose(by_after[1], by_before[1])
     assert not by_after[0].numpy()[TARGET == 0].any()
 
 
-def test_correct_counts_the_real_tokens_that_are_the_likeliest(hidden: Any, table: Any) -> None:
-    likeliest = tf.argmax(log_softmax(hidden, table), -1).numpy()
-    expected = ((likeliest == TARGET) & (TARGET != 0)).sum()
+def test_correct_counts_tokens_that_are_the_most_probable(hidden: Any, table: Any) -> None:
+    best = tf.argmax(log_softmax(hidden, table), -1).numpy()
+    expected = ((best == TARGET) & (TARGET != 0)).sum()
     assert smoothed_cross_entropy(hidden, table, TARGET, 0.1).correct.numpy() == expected
-    own = np.where(TARGET != 0, likeliest, 0)
-    assert (own[TARGET != 0] != 0).all()
-    assert smoothed_cross_entropy(hidden, table, own, 0.1).correct.numpy() == 5
+    all_correct = np.where(TARGET != 0, best, 0)
+    assert (all_correct[TARGET != 0] != 0).all()
+    assert smoothed_cross_entropy(hidden, table, all_correct, 0.1).correct.numpy() == 5
 
 
-def test_a_confident_mistake_stays_finite(table: Any) -> None:
+def test_loss_of_a_confident_error_is_finite(table: Any) -> None:
     hidden = tf.constant(np.full((1, 1, D), 200.0, "float32"))
     worst = int(tf.argmin(tf.reduce_sum(table, -1)))
     sums = smoothed_cross_entropy(hidden, table, np.array([[max(worst, 1)]]), 0.1)
@@ -118,12 +123,12 @@ def test_a_confident_mistake_stays_finite(table: Any) -> None:
     assert sums.cross_entropy.numpy() == pytest.approx(float(exact[0, 0]), rel=1e-5)
 
 
-def test_a_batch_of_padding_alone_comes_to_nothing(hidden: Any, table: Any) -> None:
+def test_sums_of_a_batch_of_padding_are_zero(hidden: Any, table: Any) -> None:
     sums = smoothed_cross_entropy(hidden, table, np.zeros((2, 4), "int32"), 0.1)
     assert [float(value) for value in sums] == [0, 0, 0, 0]
 
 
-def test_of_bfloat16_the_loss_is_exact_and_the_gradient_rounded(hidden: Any, table: Any) -> None:
+def test_bfloat16_rounds_the_gradient_but_not_the_loss(hidden: Any, table: Any) -> None:
     rounded = tf.Variable(tf.cast(hidden, tf.bfloat16))
     exact = tf.Variable(tf.cast(rounded, tf.float32))
 
@@ -131,56 +136,57 @@ def test_of_bfloat16_the_loss_is_exact_and_the_gradient_rounded(hidden: Any, tab
         return lambda: smoothed_cross_entropy(of, table, TARGET, 0.1).loss
 
     assert loss(rounded)().numpy() == loss(exact)().numpy()
-    for ours, theirs in zip(
-        gradients(loss(rounded), rounded, table),
-        gradients(loss(exact), exact, table),
-        strict=True,
-    ):
-        np.testing.assert_allclose(tf.cast(ours, tf.float32), theirs, atol=0.03)
-        assert np.abs(tf.cast(ours, tf.float32).numpy() - theirs.numpy()).max() > 0
+    found = gradients(loss(rounded), rounded, table)
+    expected = gradients(loss(exact), exact, table)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(tf.cast(one, tf.float32), other, atol=0.03)
+        assert np.abs(tf.cast(one, tf.float32).numpy() - other.numpy()).max() > 0
+
+
+# --- R-Drop ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def readings() -> Any:
-    """Two readings of TARGET, one after another, [2B, T, D]."""
+def both_hidden() -> Any:
+    """Hidden states of two forward passes over TARGET, one after the other, [2B, T, D]."""
     return tf.Variable(np.random.default_rng(2).standard_normal((4, 4, D)).astype("float32"))
 
 
-def naive_r_drop(readings: Any, table: Any, alpha: float) -> Any:
-    """Two cross entropies and alpha times the mean of both KL divergences, summed, as defined."""
+def naive_r_drop(both_hidden: Any, table: Any, alpha: float) -> Any:
+    """Sum two cross entropies and alpha times the mean of both KL divergences, as defined."""
     real = (TARGET != 0).astype("float32")
-    p, q = tf.split(log_softmax(readings, table), 2)
-    right = -tf.gather(p + q, TARGET, batch_dims=2)
-    apart = tf.exp(p) * (p - q) + tf.exp(q) * (q - p)
-    return tf.reduce_sum(real * (right + alpha * tf.reduce_sum(apart, -1) / 2))
+    p, q = tf.split(log_softmax(both_hidden, table), 2)
+    cross_entropy = -tf.gather(p + q, TARGET, batch_dims=2)
+    divergence = tf.reduce_sum(tf.exp(p) * (p - q) + tf.exp(q) * (q - p), -1) / 2
+    return tf.reduce_sum(real * (cross_entropy + alpha * divergence))
 
 
 @pytest.mark.parametrize("alpha", [0.5, 5.0])
-def test_r_drop_is_the_mean_of_both_kl_divergences_over_real_tokens(
-    readings: Any, table: Any, alpha: float
+def test_r_drop_adds_the_mean_of_both_kl_divergences(
+    both_hidden: Any, table: Any, alpha: float
 ) -> None:
     def ours() -> Any:
-        return smoothed_cross_entropy(readings, table, TARGET, 0.0, alpha).loss
+        return smoothed_cross_entropy(both_hidden, table, TARGET, 0.0, alpha).loss
 
     def naive() -> Any:
-        return naive_r_drop(readings, table, alpha)
+        return naive_r_drop(both_hidden, table, alpha)
 
     assert ours().numpy() == pytest.approx(naive().numpy(), rel=1e-5)
-    for one, other in zip(
-        gradients(ours, readings, table), gradients(naive, readings, table), strict=True
-    ):
+    found = gradients(ours, both_hidden, table)
+    expected = gradients(naive, both_hidden, table)
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_readings_that_are_alike_are_nowhere_apart(hidden: Any, table: Any) -> None:
+def test_r_drop_of_equal_forward_passes_is_zero(hidden: Any, table: Any) -> None:
     once = smoothed_cross_entropy(hidden, table, TARGET, 0.1)
     twice = smoothed_cross_entropy(tf.tile(hidden, [2, 1, 1]), table, TARGET, 0.1, 5.0)
     np.testing.assert_allclose(twice, [2 * value for value in once], rtol=1e-5)
 
 
-def test_r_drop_does_not_touch_the_reported_cross_entropy(readings: Any, table: Any) -> None:
-    mild, strong = (
-        smoothed_cross_entropy(readings, table, TARGET, 0.1, alpha) for alpha in (1e-6, 5.0)
+def test_r_drop_does_not_change_the_reported_cross_entropy(both_hidden: Any, table: Any) -> None:
+    weak, strong = (
+        smoothed_cross_entropy(both_hidden, table, TARGET, 0.1, alpha) for alpha in (1e-6, 5.0)
     )
-    assert strong.cross_entropy.numpy() == pytest.approx(mild.cross_entropy.numpy())
-    assert strong.loss.numpy() > mild.loss.numpy() + 1
+    assert strong.cross_entropy.numpy() == pytest.approx(weak.cross_entropy.numpy())
+    assert strong.loss.numpy() > weak.loss.numpy() + 1

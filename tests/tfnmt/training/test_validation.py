@@ -1,4 +1,4 @@
-"""What validation keeps of a training."""
+"""Validation during training: which weights are kept, and its errors."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,14 @@ from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
 from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Trainer
-from tfnmt.training.validation import Judged, Validation, Validator, within_memory
+from tfnmt.training.validation import (
+    EvaluationModel,
+    Validation,
+    Validator,
+    report_validation_memory,
+)
 
-PICTURE = tf.io.encode_png(tf.zeros([2, 2, 3], tf.uint8)).numpy()
+FIGURE = tf.io.encode_png(tf.zeros([2, 2, 3], tf.uint8)).numpy()
 
 
 @pytest.mark.parametrize(
@@ -28,13 +33,15 @@ PICTURE = tf.io.encode_png(tf.zeros([2, 2, 3], tf.uint8)).numpy()
         ([10.0, 9.0, 11.0], 3, 0),
     ],
 )
-def test_the_best_weights_are_kept_and_the_worse_ones_counted(
+def test_validator_keeps_the_best_weights_and_counts_worse_validations(
     small_config: ModelConfig, tmp_path: Path, scores: list[float], best: int, worse: int
 ) -> None:
-    """The weights of a step are all the number of the step."""
-    run, progress, coming = Run(tmp_path), Progress(), iter(scores)
-    judged = Judged(Transformer(small_config, 50), lambda: Validation(next(coming), [], PICTURE))
-    validator = Validator(judged, tf.summary.create_noop_writer(), run, progress)
+    """All weights of a step have the number of the step as value."""
+    run, progress, remaining = Run(tmp_path), Progress(), iter(scores)
+    evaluation_model = EvaluationModel(
+        Transformer(small_config, 50), lambda: Validation(next(remaining), [], FIGURE)
+    )
+    validator = Validator(evaluation_model, tf.summary.create_noop_writer(), run, progress)
     trainer = Trainer(Transformer(small_config, 50), TrainingConfig(validation_steps=1))
     validator.set_model(trainer)
     for progress.step in range(1, len(scores) + 1):
@@ -49,14 +56,14 @@ def test_the_best_weights_are_kept_and_the_worse_ones_counted(
     assert (progress.best_bleu, progress.worse) == (max(scores), worse)
     (kept,) = run.best.all()
     assert int(kept.name) == best
-    judged.transformer.load_weights(kept / WEIGHTS)
-    for weight in judged.transformer.weights:
+    evaluation_model.transformer.load_weights(kept / WEIGHTS)
+    for weight in evaluation_model.transformer.weights:
         np.testing.assert_array_equal(weight.numpy(), best)
 
 
-def test_the_want_of_memory_is_told_of_the_search_not_of_the_batches() -> None:
+def test_out_of_memory_during_validation_recommends_decoding_settings() -> None:
     def evaluate() -> Validation:
         raise tf.errors.ResourceExhaustedError(None, None, "")
 
-    with pytest.raises(UserError, match=r"^out of memory while the validation text was translated"):
-        within_memory(evaluate)()
+    with pytest.raises(UserError, match=r"^out of memory .*validation set.* decoding\.beam_size"):
+        report_validation_memory(evaluate)()

@@ -1,4 +1,4 @@
-"""Padded batches of ids for teacher forcing, cut into one shard per replica."""
+"""Padded batches of ids for teacher forcing, divided into one shard per replica."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,30 +9,30 @@ from typing import NamedTuple
 import numpy as np
 
 from tfnmt.data.batching.plan import WINDOW, Pairs, Plan
-from tfnmt.data.preparation.storage import Sentences
+from tfnmt.data.preparation.storage import TokenArray
 from tfnmt.data.preparation.tokenizer import BOS, PAD
-from tfnmt.runtime.startup import PROCESSORS
+from tfnmt.runtime.startup import CPU_COUNT
 
 AHEAD = WINDOW
-"""Steps that are made before they are asked for: the next window is drawn in time."""
+"""Steps prepared in advance, so that the next window is tokenized in time."""
 
 
 class Batch(NamedTuple):
-    """A training batch; padding is 0."""
+    """A training batch, padded with 0."""
 
-    source: np.ndarray  # [B, S] pieces + eos
-    target_in: np.ndarray  # [B, T] bos + pieces
-    target_out: np.ndarray  # [B, T] pieces + eos
+    source: np.ndarray  # [B, S] tokens, EOS
+    target_in: np.ndarray  # [B, T] BOS, tokens
+    target_out: np.ndarray  # [B, T] tokens, EOS
 
 
 class Batches:
-    """The batches of a plan by their steps: a pure function, so any of them can come first."""
+    """The batches of a plan by step. They are a pure function, so any step can come first."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
     def shards(self, step: int, replicas: int) -> list[Batch]:
-        """The shards of a step, which together are exactly its batch."""
+        """Return the shards of a step. Together they are exactly its batch."""
         pairs, length = self.plan.batch(step)
         return [
             gather(pairs._replace(rows=pairs.rows[number::replicas]), length)
@@ -40,12 +40,12 @@ class Batches:
         ]
 
     def since(self, first_step: int, replicas: int) -> Iterator[Batch]:
-        """The shards of that step and of all that follow, one after another, for ever.
+        """Yield the shards of a step and of all following steps, endlessly.
 
-        AHEAD steps are worked on in the background, on all cores.
+        AHEAD steps are prepared in the background on all cores.
         """
         steps = count(first_step)
-        pool = ThreadPoolExecutor(PROCESSORS)
+        pool = ThreadPoolExecutor(CPU_COUNT)
         try:
             ahead = deque(pool.submit(self.shards, next(steps), replicas) for _ in range(AHEAD))
             while True:
@@ -56,9 +56,9 @@ class Batches:
 
 
 def gather(pairs: Pairs, length: int) -> Batch:
-    """Some pairs, both sides padded to a length.
+    """Gather pairs into a batch with both sides padded to a length.
 
-    Without a row there is one of padding, which weighs nothing in a loss summed over tokens.
+    Without rows, the batch is one row of padding, which contributes nothing to a summed loss.
     """
     source, target, rows = pairs
     if len(rows) == 0:
@@ -66,14 +66,14 @@ def gather(pairs: Pairs, length: int) -> Batch:
     target_out = _pad(target, rows, length)
     target_in = np.zeros_like(target_out)
     target_in[:, 1:] = target_out[:, :-1]
-    # A sentence's own last token is its eos, which the decoder never reads.
+    # The last token of a sentence is EOS, which the decoder never reads.
     target_in[target_out == PAD] = PAD
     target_in[:, 0] = BOS
     return Batch(_pad(source, rows, length), target_in, target_out)
 
 
-def _pad(sentences: Sentences, rows: np.ndarray, length: int) -> np.ndarray:
-    """Some sentences as a matrix, [rows, length]."""
+def _pad(sentences: TokenArray, rows: np.ndarray, length: int) -> np.ndarray:
+    """Return sentences as a matrix, [rows, length]."""
     starts = sentences.splits[rows]
     ends = sentences.splits[rows + 1]
     columns = np.arange(length)

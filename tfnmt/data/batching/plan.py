@@ -1,15 +1,15 @@
-"""The plan of batches: which pairs make up which batch, as a pure function of (seed, step).
+"""The plan of batches: the pairs of each batch, as a pure function of (seed, step).
 
-An epoch is shuffled anew and worked through window by window. Within a window, pairs of like length
-share a bucket, and are cut where the token budget is full. Where the cuts fall depends on the first
-window's lengths alone, so every window has the same number of batches and any step is found by its
-number: nothing about the data is saved to resume a run.
+Every epoch is shuffled and divided into windows. Within a window, pairs of similar length share a
+bucket, and a batch ends when its budget of padded tokens is used up. The batch boundaries depend on
+the lengths of the first window only. So every window has the same number of batches, any step is
+found by its number, and a run resumes without saved state of the data.
 
-The window is the whole epoch, unless BPE-dropout draws other pieces, and so other lengths, in every
-epoch. Then it is as much text as is drawn at once.
+The window is the whole epoch, unless BPE-dropout samples other tokens, and so other lengths, in
+every epoch. Then a window is the amount of text that is tokenized at once.
 
-Nearly all batches of a bucket have the same shape, and there are few buckets: kernels that are made
-for a shape are made once.
+Nearly all batches of a bucket have the same shape, and there are few buckets. Kernels that are
+compiled for a shape are compiled once.
 """
 
 from collections.abc import Callable
@@ -21,87 +21,97 @@ import numpy as np
 
 from tfnmt.config import Config
 from tfnmt.data.preparation.prepared import Prepared
-from tfnmt.data.preparation.storage import Lines, Sentences
+from tfnmt.data.preparation.storage import TextArray, TokenArray
 from tfnmt.errors import UserError
 
 WINDOW = 32
-"""Batches of a window where text is drawn, about: the more, the less padding, and the longer the
-drawing."""
+"""Approximate batches of a window with BPE-dropout. More batches give less padding, but tokenizing
+takes longer."""
 
 
 class Pairs(NamedTuple):
-    """Some pairs of sentences, by their numbers."""
+    """Some pairs of sentences, by row number."""
 
-    source: Sentences
-    target: Sentences
-    rows: np.ndarray  # numbers in both
+    source: TokenArray
+    target: TokenArray
+    rows: np.ndarray  # row numbers in both
 
     @property
     def lengths(self) -> np.ndarray:
-        """Of the longer side of each pair, in pieces and eos."""
+        """Return the length of the longer side of each pair, in tokens with EOS."""
         longer: np.ndarray = np.maximum(self.source.lengths, self.target.lengths)[self.rows]
         return longer
 
 
 class PlannedBatch(NamedTuple):
-    """The pairs of a batch, and the length that both sides of them are padded to."""
+    """The pairs of a batch, and the length that both sides are padded to."""
 
     pairs: Pairs
     length: int
 
 
 Read = Callable[[np.ndarray, int], Pairs]
-"""Given row numbers of the corpus and the number of their window, the pairs as they are then."""
+"""Maps row numbers of the corpus and the number of a window to pairs."""
 
 
 class Plan:
-    """An endless sequence of batches, each row once an epoch.
+    """An endless sequence of batches with each row once per epoch.
 
-    A batch fills rows x length slots, at most `batch_tokens`; where text is drawn, about as many.
-    `rows` are the rows of the corpus that take part, `window_rows` about so many make a window.
+    A batch has rows x length padded tokens: at most `batch_tokens`, or approximately as many with
+    BPE-dropout.
     """
 
     def __init__(self, read: Read, rows: np.ndarray, window_rows: int, config: Config) -> None:
+        """Create a plan.
+
+        Args:
+            read: Reads the pairs of a window.
+            rows: The rows of the corpus that take part.
+            window_rows: The approximate number of rows in a window.
+            config: Batch size, maximum length and random seed.
+        """
         self.rows = rows
         self._max_length = config.data.max_length
         self._seed = config.training.seed
         self._windows = max(1, len(rows) // window_rows)
         self._read = lru_cache(maxsize=2)(partial(self._read_window, read))
         self._window = lru_cache(maxsize=2)(self._make_window)
-        self._one_at_a_time = Lock()  # so that no window is drawn twice
+        self._lock = Lock()  # so that no window is tokenized twice
         lengths = self._padded(self._read(0).lengths)
-        # Some windows have a row more, which goes into their last batch.
-        self._cuts = _cuts(np.sort(lengths)[: len(rows) // self._windows], config.data.slots)
+        # Some windows have one more row, which joins their last batch.
+        self._boundaries = _boundaries(
+            np.sort(lengths)[: len(rows) // self._windows], config.data.padded_tokens
+        )
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches in a pass over the data, the same in every epoch."""
+        """Return the number of batches per epoch, the same in every epoch."""
         return self._windows * self._batches_per_window
 
     def batch(self, step: int) -> PlannedBatch:
-        """The batch at that step, counted from 0 over all epochs."""
+        """Return the batch of a step, counted from 0 over all epochs."""
         window, number = divmod(step, self._batches_per_window)
-        with self._one_at_a_time:
+        with self._lock:
             return self._window(window)[number]
 
     @property
     def _batches_per_window(self) -> int:
-        return len(self._cuts) - 1
+        return len(self._boundaries) - 1
 
     def _read_window(self, read: Read, window: int) -> Pairs:
-        """The pairs of a window in a random order; windows are counted over all epochs."""
+        """Return the shuffled pairs of a window. Windows are counted over all epochs."""
         epoch, number = divmod(window, self._windows)
         shuffled = self._random(epoch).permutation(self.rows)
         return read(np.array_split(shuffled, self._windows)[number], window)
 
     def _make_window(self, window: int) -> list[PlannedBatch]:
-        """The batches of a window in their order."""
+        """Return the batches of a window in order."""
         pairs = self._read(window)
         lengths = self._padded(pairs.lengths)
         order = np.argsort(lengths, kind="stable")  # leaves the rows of a bucket shuffled
         batches = [
             PlannedBatch(pairs._replace(rows=pairs.rows[some]), int(lengths[some[-1]]))
-            for some in np.split(order, self._cuts[1:-1])
+            for some in np.split(order, self._boundaries[1:-1])
         ]
         random = np.random.default_rng((self._seed, window, 1))
         return [batches[number] for number in random.permutation(len(batches))]
@@ -115,65 +125,72 @@ class Plan:
 
 
 def make_plan(config: Config, prepared: Prepared) -> Plan:
-    """The batches of a training.
+    """Plan the batches of a training run.
 
     Pairs with a side longer than `data.max_length` are left out.
+
+    Args:
+        config: Batch size, maximum length, BPE-dropout and random seed.
+        prepared: The prepared corpus.
+
+    Raises:
+        UserError: All pairs are too long.
     """
     data = config.data
     lengths = np.maximum(prepared.source.lengths, prepared.target.lengths)
     rows = np.flatnonzero(lengths <= data.max_length)
     if len(rows) == 0:
         raise UserError(
-            f"data.max_length: all {len(lengths):,} pairs have a side of more than "
-            f"{data.max_length} pieces; raise it"
+            f"data.max_length={data.max_length}: all {len(lengths):,} pairs have a longer side; "
+            "use a larger value"
         )
     if data.bpe_dropout == 0:
-        return Plan(partial(_encoded, prepared), rows, len(rows), config)
-    window_rows = WINDOW * data.slots // int(np.ceil(lengths[rows].mean()))
-    draw = partial(_drawn, prepared, data.bpe_dropout, config.training.seed)
-    return Plan(draw, rows, window_rows, config)
+        return Plan(partial(_read_prepared, prepared), rows, len(rows), config)
+    window_rows = WINDOW * data.padded_tokens // int(np.ceil(lengths[rows].mean()))
+    sample = partial(_sample_tokens, prepared, data.bpe_dropout, config.training.seed)
+    return Plan(sample, rows, window_rows, config)
 
 
-def _encoded(prepared: Prepared, rows: np.ndarray, window: int) -> Pairs:
-    """The pairs as they were prepared."""
+def _read_prepared(prepared: Prepared, rows: np.ndarray, window: int) -> Pairs:
+    """Return the prepared pairs."""
     del window
     return Pairs(prepared.source, prepared.target, rows)
 
 
-def _drawn(
+def _sample_tokens(
     prepared: Prepared, bpe_dropout: float, seed: int, rows: np.ndarray, window: int
 ) -> Pairs:
-    """The pairs with other cuts than in any other window (BPE-dropout)."""
+    """Return the pairs with tokens sampled for this window (BPE-dropout)."""
 
-    def draw(lines: Lines, number: int) -> Sentences:
+    def sample(lines: TextArray, number: int) -> TokenArray:
         side_seed = int(np.random.default_rng((seed, number)).integers(2**31))
         text = [lines[row] for row in rows]
-        ids, lengths = prepared.tokenizer.draw(text, bpe_dropout, side_seed)
-        return Sentences(ids, np.concatenate([[0], np.cumsum(lengths)]))
+        ids, lengths = prepared.tokenizer.sample(text, bpe_dropout, side_seed)
+        return TokenArray(ids, np.concatenate([[0], np.cumsum(lengths)]))
 
-    source = draw(prepared.source_lines, 2 * window)
-    target = draw(prepared.target_lines, 2 * window + 1)
+    source = sample(prepared.source_lines, 2 * window)
+    target = sample(prepared.target_lines, 2 * window + 1)
     return Pairs(source, target, np.arange(len(rows)))
 
 
 def padded_lengths(lengths: np.ndarray) -> np.ndarray:
-    """Lengths rounded up to their bucket: a multiple of 2, from 32 on of 4, from 64 on of 8, ..."""
+    """Round lengths up to their bucket: a multiple of 2, from 32 on of 4, from 64 on of 8, ..."""
     grain = 2 ** np.maximum(1, np.floor(np.log2(lengths)).astype(int) - 3)
     return (-(-lengths // grain) * grain).astype(int)
 
 
-def _cuts(sorted_lengths: np.ndarray, batch_tokens: int) -> list[int]:
-    """Where batches begin in rows sorted by padded length, and the end.
+def _boundaries(sorted_lengths: np.ndarray, batch_tokens: int) -> list[int]:
+    """Return the starts of the batches in rows sorted by padded length, and the end.
 
-    A batch has the length of its last row: n rows that end at length l fill n * l slots. What a
-    bucket has left over goes into a batch with the next bucket's rows.
+    A batch is padded to the length of its last row: n rows up to length l are n * l padded tokens.
+    The remaining rows of a bucket join the first rows of the next bucket.
     """
-    cuts = [0]
-    while cuts[-1] < len(sorted_lengths):
-        most = batch_tokens // sorted_lengths[cuts[-1]] + 1
-        window = sorted_lengths[cuts[-1] : cuts[-1] + most]
-        slots = np.arange(1, len(window) + 1) * window
-        # One row at least: drawn by BPE-dropout, it may be longer than the budget.
-        rows = max(1, int(np.searchsorted(slots, batch_tokens, side="right")))
-        cuts.append(cuts[-1] + rows)
-    return cuts
+    boundaries = [0]
+    while boundaries[-1] < len(sorted_lengths):
+        most = batch_tokens // sorted_lengths[boundaries[-1]] + 1
+        window = sorted_lengths[boundaries[-1] : boundaries[-1] + most]
+        padded_tokens = np.arange(1, len(window) + 1) * window
+        # At least one row: with BPE-dropout it may be longer than the budget.
+        rows = max(1, int(np.searchsorted(padded_tokens, batch_tokens, side="right")))
+        boundaries.append(boundaries[-1] + rows)
+    return boundaries

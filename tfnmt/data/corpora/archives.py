@@ -1,4 +1,4 @@
-"""Files inside archives: read one after the other, never unpacked to the disk."""
+"""Reading the members of archives one after the other, without unpacking them to disk."""
 
 import bz2
 import gzip
@@ -15,10 +15,15 @@ from typing import IO, cast
 
 from tfnmt.errors import UserError
 
-PROBLEMS = (
-    tarfile.ReadError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError,
-    RuntimeError,  # what zipfile says of a member that is encrypted, or packed as it cannot unpack
-)  # fmt: skip
+READ_ERRORS = (
+    tarfile.ReadError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    RuntimeError,  # zipfile, for an encrypted member or an unknown compression
+)
 COMPRESSED = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile}
 BUFFER = 1 << 16
 
@@ -26,14 +31,24 @@ Files = Generator[tuple[str, IO[bytes]], None, None]
 
 
 def read_members(path: Path, names: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The members of these names, in the archive's order, each to be read before the next.
+    """Yield the named members in the order of the archive. Read each one before the next.
 
-    The content tells what the archive is: a zip, a tar, compressed or not, or one compressed file,
-    which stands for whatever single name is asked for. A member that is a .gz is given unpacked.
-    Names are only compared and only regular files count, so no archive can reach outside itself.
+    The content decides the format: zip, tar (compressed or not), or a single compressed file, which
+    stands for the only requested name. A member that ends in .gz is decompressed. Names are only
+    compared and only regular files count, so an archive cannot reach outside itself.
+
+    Args:
+        path: The archive.
+        names: The names of the members.
+
+    Yields:
+        Name and content of a member.
+
+    Raises:
+        UserError: The archive is damaged or lacks a member.
     """
-    wanted = {_plain(name): name for name in names}
-    with _problems_told(path), closing(_files(path, list(wanted))) as files:
+    wanted = {_without_dot(name): name for name in names}
+    with _report_read_errors(path), closing(_files(path, list(wanted))) as files:
         for found, stream in files:
             if found not in wanted:
                 continue
@@ -43,13 +58,13 @@ def read_members(path: Path, names: Collection[str]) -> Iterator[tuple[str, IO[b
                 return
     if wanted:
         raise UserError(
-            f"{path}: holds no {', '.join(wanted.values())}; "
-            "the file is another one than expected; remove it and run again"
+            f"{path}: contains no {', '.join(wanted.values())}, so it is not the expected archive; "
+            "remove it and run again"
         )
 
 
 class _Member(io.RawIOBase):
-    """The bytes of a member; damage that shows while they are read is the user's error."""
+    """The bytes of a member. Damage found while reading becomes a UserError."""
 
     def __init__(self, path: Path, stream: IO[bytes]) -> None:
         self._path = path
@@ -59,28 +74,28 @@ class _Member(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        with _problems_told(self._path):
+        with _report_read_errors(self._path):
             content = self._stream.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
 
 def _files(path: Path, names: list[str]) -> Files:
-    """The regular files of an archive; what one compressed file holds has the only name."""
+    """Yield the regular files of an archive. A single compressed file gets the only name."""
     with path.open("rb") as file:
         start = file.read(8)
     if start.startswith(b"PK"):
         yield from _in_zip(path)
         return
-    # Not tarfile's own decompression ("r|*"): it takes a cut file for a short one, stops after the
-    # first of several gzip streams, and compares no checksums.
-    unpack = next((kind for magic, kind in COMPRESSED.items() if start.startswith(magic)), None)
-    with cast(IO[bytes], unpack(path) if unpack else path.open("rb")) as content:
-        if unpack is None or _begins_tar(content):
+    # Not tarfile's own decompression ("r|*"): it accepts a truncated file, stops after the first of
+    # several gzip streams, and compares no checksums.
+    decompress = next((kind for magic, kind in COMPRESSED.items() if start.startswith(magic)), None)
+    with cast(IO[bytes], decompress(path) if decompress else path.open("rb")) as content:
+        if decompress is None or _starts_with_tar_header(content):
             yield from _in_tar(content)
         elif len(names) == 1:
             yield names[0], content
-        # To the end, where a checksum tells damage from a file without what was asked for.
+        # Read to the end, where a checksum distinguishes damage from a missing member.
         while content.read(BUFFER):
             pass
 
@@ -88,10 +103,10 @@ def _files(path: Path, names: list[str]) -> Files:
 def _in_zip(path: Path) -> Files:
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
-            kind = stat.S_IFMT(entry.external_attr >> 16)  # 0 where the archive was made on Windows
+            kind = stat.S_IFMT(entry.external_attr >> 16)  # 0 in archives made on Windows
             if kind in (0, stat.S_IFREG) and not entry.is_dir():
                 with archive.open(entry) as stream:
-                    yield _plain(entry.filename), _unpacked(entry.filename, stream)
+                    yield _without_dot(entry.filename), _decompressed(entry.filename, stream)
 
 
 def _in_tar(content: IO[bytes]) -> Files:
@@ -99,11 +114,11 @@ def _in_tar(content: IO[bytes]) -> Files:
         for entry in archive:
             stream = archive.extractfile(entry) if entry.isfile() else None
             if stream is not None:
-                yield _plain(entry.name), _unpacked(entry.name, stream)
+                yield _without_dot(entry.name), _decompressed(entry.name, stream)
 
 
-def _begins_tar(content: IO[bytes]) -> bool:
-    """Whether a tar's first header stands there; leaves the stream at its start."""
+def _starts_with_tar_header(content: IO[bytes]) -> bool:
+    """Return whether the stream starts with a tar header. Leaves it at its start."""
     block = content.read(tarfile.BLOCKSIZE)
     content.seek(0)
     try:
@@ -113,21 +128,21 @@ def _begins_tar(content: IO[bytes]) -> bool:
     return True
 
 
-def _unpacked(name: str, stream: IO[bytes]) -> IO[bytes]:
+def _decompressed(name: str, stream: IO[bytes]) -> IO[bytes]:
     return cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if name.endswith(".gz") else stream
 
 
-def _plain(name: str) -> str:
+def _without_dot(name: str) -> str:
     return name.removeprefix("./")
 
 
 @contextmanager
-def _problems_told(path: Path) -> Iterator[None]:
-    """Turns what is wrong with an archive into the user's error."""
+def _report_read_errors(path: Path) -> Iterator[None]:
+    """Convert errors of reading an archive into a one-line UserError."""
     try:
         yield
-    except PROBLEMS as error:
+    except READ_ERRORS as error:
         if isinstance(error, OSError) and error.strerror:
-            raise UserError(f"{path}: {error.strerror}; an archive is expected there") from error
+            raise UserError(f"{path}: {error.strerror}; put the archive there") from error
         reason = str(error) or type(error).__name__
         raise UserError(f"{path}: damaged ({reason}); remove it and run again") from error

@@ -1,4 +1,4 @@
-"""The corpora by their names, and how a configuration names one."""
+"""The catalog of named corpora, and opening the corpus of a configuration."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +16,9 @@ from tfnmt.data.corpora.published import (
     segments,
     talks,
 )
-from tfnmt.data.corpora.toy import digits, grammar, lexicon
-from tfnmt.errors import UsageError, nearest
-from tfnmt.runs.run import home
+from tfnmt.data.corpora.toy import digits, grammar
+from tfnmt.errors import UsageError, did_you_mean
+from tfnmt.runs.run import base_folder
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 STATMT = "https://www.statmt.org"
@@ -35,7 +35,7 @@ ANKI = (
     "pl:pol pt:por ro:ron ru:rus sk:slk sl:slv sq:sqi sr:srp sv:swe ta:tam te:tel th:tha tl:tgl "
     "tr:tur uk:ukr ur:urd vi:vie yi:yid zh:cmn"
 )
-"""The languages of manythings.org/anki, as we name them and as its files are named."""
+"""Languages of manythings.org/anki: our name, and the name in its files."""
 _ANKI_CODES = dict(item.split(":") for item in ANKI.split())
 
 
@@ -43,12 +43,23 @@ def _multi30k(split: str, size: int, *pairs: str) -> Part:
     return Part(f"{MULTI30K}/{split}.{{language}}.gz", f"{split}.{{language}}", size, pairs=pairs)
 
 
+_DIGITS = ("4e96602ae0af0e026bd7809d16797a1a3c59e02ad7dfbcf941f7f13cf65e9c6d",)
 _EN_DE_FR = ("en-de", "en-fr", "de-fr")
 
 CORPORA: dict[str, BuiltIn | Published] = {
-    "toy": BuiltIn(grammar.LANGUAGES, grammar.pairs, (grammar, lexicon), pairs="1,000,000"),
-    "copy": BuiltIn(("digits", "copied"), digits.copy_pairs, (digits,), pairs="50,000"),
-    "reverse": BuiltIn(("digits", "reversed"), digits.reverse_pairs, (digits,), pairs="50,000"),
+    "toy": BuiltIn(
+        grammar.LANGUAGES,
+        grammar.pairs,
+        # The revisions of the built-in corpora are the SHA-256 of the modules that first generated
+        # their text, because older runs have these values in their keys.
+        revision=(
+            "4b716ebfb1040eca6f8c9ac5b597c6a5a38034aa43c9d524fbae51c07de262d3",
+            "85b3ac735ab72a1f487b3421453ab0ad70e452210143ff1a1468224470e6687f",
+        ),
+        pairs="1,000,000",
+    ),
+    "copy": BuiltIn(("digits", "copied"), digits.copy_pairs, _DIGITS, pairs="50,000"),
+    "reverse": BuiltIn(("digits", "reversed"), digits.reverse_pairs, _DIGITS, pairs="50,000"),
     "multi30k": Published(
         folder="multi30k",
         groups=(("en", "de", "fr", "cs"),),
@@ -60,9 +71,9 @@ CORPORA: dict[str, BuiltIn | Published] = {
             "test_2017_mscoco": (_multi30k("test_2017_mscoco", 12_000, *_EN_DE_FR),),
         },
         pairs="29,000",
-        licence="none stated; made from Flickr30K, for non-commercial research and education",
+        license="none stated; made from Flickr30K, for non-commercial research and education",
         aliases={"test": "test_2016_flickr"},
-        # Those of torchtext (pytorch/text, torchtext/datasets/multi30k.py).
+        # Checksums of torchtext (pytorch/text, torchtext/datasets/multi30k.py).
         checksums={
             "test_2016_flickr.cs.gz": "md5:3104872229daa1bef3b401d44dd2220b",
             "test_2016_flickr.de.gz": "md5:efd67d314d98489b716b145475101932",
@@ -99,7 +110,7 @@ CORPORA: dict[str, BuiltIn | Published] = {
             for split in ("train", "val")
         },
         pairs="up to 300,000",
-        licence="CC BY 2.0: name manythings.org/anki and tatoeba.org where you publish a model",
+        license="CC BY 2.0: name manythings.org/anki and tatoeba.org where you publish a model",
         pair_folders=True,
         alpha3=_ANKI_CODES,
     ),
@@ -108,22 +119,35 @@ CORPORA: dict[str, BuiltIn | Published] = {
         groups=(("de", "en"),),
         splits={
             "train": (
-                Part(IWSLT14, "de-en/train.tags.de-en.{language}", 20_000_000,
-                     every_23rd(talks, held_out=False)),
+                Part(
+                    IWSLT14,
+                    "de-en/train.tags.de-en.{language}",
+                    20_000_000,
+                    every_23rd(talks, held_out=False),
+                ),
             ),
             "val": (
-                Part(IWSLT14, "de-en/train.tags.de-en.{language}", 20_000_000,
-                     every_23rd(talks, held_out=True)),
+                Part(
+                    IWSLT14,
+                    "de-en/train.tags.de-en.{language}",
+                    20_000_000,
+                    every_23rd(talks, held_out=True),
+                ),
             ),
-            # In the order in which fairseq puts them together.
+            # In the order in which fairseq concatenates them.
             "test": tuple(
                 Part(IWSLT14, f"de-en/IWSLT14.{name}.de-en.{{language}}.xml", 20_000_000, segments)
-                for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011",
-                             "TED.tst2012")
+                for name in (
+                    "TED.dev2010",
+                    "TEDX.dev2012",
+                    "TED.tst2010",
+                    "TED.tst2011",
+                    "TED.tst2012",
+                )
             ),
         },
         pairs="167,000",
-        licence="CC BY-NC-ND 3.0 (TED): not for commercial use",
+        license="CC BY-NC-ND 3.0 (TED): not for commercial use",
         pair_folders=True,
     ),
     "iwslt17": Published(
@@ -132,17 +156,25 @@ CORPORA: dict[str, BuiltIn | Published] = {
         splits={
             "train": (Part(IWSLT17, "{pair}/train.tags.{pair}.{language}", 17_000_000, talks),),
             "val": (
-                Part(IWSLT17, "{pair}/IWSLT17.TED.dev2010.{pair}.{language}.xml", 17_000_000,
-                     segments),
+                Part(
+                    IWSLT17,
+                    "{pair}/IWSLT17.TED.dev2010.{pair}.{language}.xml",
+                    17_000_000,
+                    segments,
+                ),
             ),
             "test": tuple(
-                Part(IWSLT17, f"{{pair}}/IWSLT17.TED.tst{year}.{{pair}}.{{language}}.xml",
-                     17_000_000, segments)
+                Part(
+                    IWSLT17,
+                    f"{{pair}}/IWSLT17.TED.tst{year}.{{pair}}.{{language}}.xml",
+                    17_000_000,
+                    segments,
+                )
                 for year in range(2010, 2016)
             ),
         },
         pairs="210,000 to 240,000",
-        licence="CC BY-NC-ND 4.0 (TED): not for commercial use",
+        license="CC BY-NC-ND 4.0 (TED): not for commercial use",
         pair_folders=True,
     ),
     "umc005": Published(
@@ -150,77 +182,117 @@ CORPORA: dict[str, BuiltIn | Published] = {
         groups=(("en", "ur"),),
         splits={
             split: tuple(
-                Part("https://ufal.mff.cuni.cz/umc/005-en-ur/download.php?f=umc005-corpus.zip",
-                     f"{book}/{stem}.{{language}}", 3_700_000)
+                Part(
+                    "https://ufal.mff.cuni.cz/umc/005-en-ur/download.php?f=umc005-corpus.zip",
+                    f"{book}/{stem}.{{language}}",
+                    3_700_000,
+                )
                 for book in ("bible", "quran")
             )
             for split, stem in (("train", "train"), ("val", "dev"), ("test", "test"))
         },
         pairs="13,400",
-        licence="CC BY-NC-SA: research only",
+        license="CC BY-NC-SA: research only",
     ),
     "wmt14": Published(
         folder="wmt14",
         groups=(("de", "en"), ("fr", "en")),
         splits={
             "train": (
-                Part(f"{STATMT}/wmt13/training-parallel-europarl-v7.tgz",
-                     "training/europarl-v7.{pair}.{language}", 657_632_379),
-                Part(f"{STATMT}/wmt13/training-parallel-commoncrawl.tgz",
-                     "commoncrawl.{pair}.{language}", 918_311_367),
-                Part(f"{STATMT}/wmt14/training-parallel-nc-v9.tgz",
-                     "training/news-commentary-v9.{pair}.{language}", 80_418_416),
-                Part(f"{STATMT}/wmt13/training-parallel-un.tgz",
-                     "un/undoc.2000.{pair}.{language}", 2_400_000_000, pairs=("fr-en",)),
-                Part(f"{STATMT}/wmt10/training-giga-fren.tar",
-                     "giga-fren.release2.fixed.{language}.gz", 2_600_000_000, pairs=("fr-en",)),
+                Part(
+                    f"{STATMT}/wmt13/training-parallel-europarl-v7.tgz",
+                    "training/europarl-v7.{pair}.{language}",
+                    657_632_379,
+                ),
+                Part(
+                    f"{STATMT}/wmt13/training-parallel-commoncrawl.tgz",
+                    "commoncrawl.{pair}.{language}",
+                    918_311_367,
+                ),
+                Part(
+                    f"{STATMT}/wmt14/training-parallel-nc-v9.tgz",
+                    "training/news-commentary-v9.{pair}.{language}",
+                    80_418_416,
+                ),
+                Part(
+                    f"{STATMT}/wmt13/training-parallel-un.tgz",
+                    "un/undoc.2000.{pair}.{language}",
+                    2_400_000_000,
+                    pairs=("fr-en",),
+                ),
+                Part(
+                    f"{STATMT}/wmt10/training-giga-fren.tar",
+                    "giga-fren.release2.fixed.{language}.gz",
+                    2_600_000_000,
+                    pairs=("fr-en",),
+                ),
             ),
             "newstest2013": (
-                Part("https://data.statmt.org/wmt17/translation-task/dev.tgz",
-                     "dev/newstest2013.{language}", 30_000_000),
+                Part(
+                    "https://data.statmt.org/wmt17/translation-task/dev.tgz",
+                    "dev/newstest2013.{language}",
+                    30_000_000,
+                ),
             ),
             "newstest2014": (
-                Part(f"{STATMT}/wmt14/test-full.tgz",
-                     "test-full/newstest2014-{joined}-ref.{language}.sgm", 3_300_000, segments),
+                Part(
+                    f"{STATMT}/wmt14/test-full.tgz",
+                    "test-full/newstest2014-{joined}-ref.{language}.sgm",
+                    3_300_000,
+                    segments,
+                ),
             ),
         },
         pairs="4,500,000 (de), 40,800,000 (fr)",
-        licence="research use; each part has its own terms, see statmt.org/wmt14",
+        license="research use; each part has its own terms, see statmt.org/wmt14",
         aliases={"val": "newstest2013", "test": "newstest2014"},
         pair_folders=True,
-        # The first three are TensorFlow Datasets' (url_checksums/wmt14_translate.txt), the last one
-        # is sacreBLEU's.
+        # The first three are from TensorFlow Datasets (url_checksums/wmt14_translate.txt), the last
+        # one is from sacreBLEU.
         checksums={
-            "training-parallel-europarl-v7.tgz":
-                "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-            "training-parallel-commoncrawl.tgz":
-                "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-            "training-parallel-nc-v9.tgz":
-                "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+            "training-parallel-europarl-v7.tgz": (
+                "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7"
+            ),
+            "training-parallel-commoncrawl.tgz": (
+                "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5"
+            ),
+            "training-parallel-nc-v9.tgz": (
+                "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485"
+            ),
             "test-full.tgz": "md5:a8cd784e006feb32ac6f3d9ec7eb389a",
         },
     ),
-}  # fmt: skip
+}
 
 
 def data_folder(named: str | None) -> Path:
-    """The folder of all corpora: the one that is named, else data/."""
-    return Path(named or home() / "data")
+    """Return the folder of all corpora: the given one, or data/."""
+    return Path(named or base_folder() / "data")
 
 
 def open_corpus(data: DataConfig, seed: int, data_dir: Path) -> Corpus:
-    """The corpus that a configuration names, in its direction."""
+    """Open the corpus of a configuration in its direction.
+
+    Args:
+        data: The `data` section.
+        seed: The random seed that selects held-out rows of custom data.
+        data_dir: The folder of all corpora.
+
+    Raises:
+        UsageError: The name or the direction does not exist.
+    """
     if data.train is not None:
-        return _own_text(data, seed)
+        return _custom_corpus(data, seed)
     return _entry(data).open(data.source, data.target, data_dir)
 
 
 def download_missing(
     data: DataConfig, corpus: Corpus, splits: Sequence[str], data_dir: Path, origin: Origin
 ) -> None:
-    """Downloads what is missing of some splits; raises where that is not possible.
+    """Download the missing files of some splits. Existing files are used unchanged.
 
-    A corpus whose files are there is used as it is.
+    Raises:
+        UserError: The download failed, or files of custom data are missing.
     """
     entry = CORPORA.get(data.corpus or "")
     if isinstance(entry, Published):
@@ -231,32 +303,32 @@ def download_missing(
 
 
 def has_test(data: DataConfig, corpus: Corpus) -> bool:
-    """Whether the corpus has a test split, by that name or by its own."""
+    """Return whether the corpus has a test split under this or another name."""
     entry = CORPORA.get(data.corpus or "")
     return "test" in corpus.splits or (isinstance(entry, Published) and "test" in entry.aliases)
 
 
 def split_name(data: DataConfig, corpus: Corpus, split: str) -> str:
-    """The corpus' own name of a split: `test` is `newstest2014` in wmt14."""
+    """Return the corpus' own name of a split: `test` is `newstest2014` in wmt14."""
     entry = CORPORA.get(data.corpus or "")
     aliases = entry.aliases if isinstance(entry, Published) else {}
     name = aliases.get(split, split)
     if name not in corpus.splits:
         known = ", ".join((*corpus.splits, *aliases))
-        raise UsageError(f"--split={split}: this corpus has no such split; it has {known}")
+        raise UsageError(f"--split={split}: unknown split; choose one of {known}")
     return name
 
 
-def licence(data: DataConfig) -> str:
-    """The terms of the training text, as far as they are known."""
+def license(data: DataConfig) -> str:
+    """Return the license of the training text, if known."""
     if data.corpus is None:
-        return "that of one's own text"
+        return "that of your custom data"
     entry = CORPORA.get(data.corpus)
-    return entry.licence if isinstance(entry, Published) else "synthetic text, made by tfnmt"
+    return entry.license if isinstance(entry, Published) else "synthetic text, generated by tfnmt"
 
 
 def listing() -> str:
-    """What there is: names, directions, sizes, licences."""
+    """Return a listing of all corpora: names, directions, sizes and licenses."""
     blocks = []
     for name, entry in CORPORA.items():
         directions = sorted({"-".join(sorted(pair)) for pair in entry.directions()})
@@ -269,13 +341,13 @@ def listing() -> str:
 
 def _terms(entry: BuiltIn | Published) -> str:
     if isinstance(entry, BuiltIn):
-        return "built in: synthetic, generated by tfnmt itself, nothing to download"
+        return "built in: synthetic, generated by tfnmt, no download"
     first, *others = dict.fromkeys(entry.pair(*pair) for pair in sorted(entry.directions()))
     sizes = [
         f"{pair} {readable(sum(download.size for download in _all_downloads(entry, pair)))}"
         for pair in ([first, *others] if len(others) == 1 else [first])
     ]
-    return f"download about {', '.join(sizes)}; licence: {entry.licence}"
+    return f"download about {', '.join(sizes)}; license: {entry.license}"
 
 
 def _all_downloads(entry: Published, pair: str) -> list[Download]:
@@ -287,21 +359,23 @@ def _all_downloads(entry: Published, pair: str) -> list[Download]:
 
 
 def _entry(data: DataConfig) -> BuiltIn | Published:
-    """The entry of a named corpus that has the configuration's direction."""
+    """Return the catalog entry of a configuration and check its direction."""
     name = data.corpus or ""
     entry = CORPORA.get(name)
     if entry is None:
         raise UsageError(
-            f"data.corpus: no corpus '{name}'; {nearest(name, CORPORA)}there are "
+            f"data.corpus={name}: unknown corpus; {did_you_mean(name, CORPORA)}choose one of "
             f"{', '.join(CORPORA)}"
         )
     if (data.source, data.target) not in entry.directions():
         pairs = ", ".join(f"{a}-{b}" for a, b in sorted(entry.directions()))
-        raise UsageError(f"data.corpus: {name} has no {data.source}-{data.target}; it has {pairs}")
+        raise UsageError(
+            f"data.corpus={name}: no direction {data.source}-{data.target}; choose one of {pairs}"
+        )
     return entry
 
 
-def _own_text(data: DataConfig, seed: int) -> Corpus:
+def _custom_corpus(data: DataConfig, seed: int) -> Corpus:
     assert data.train is not None
     texts = {
         split: find_texts([Path(name) for name in names], data.source, data.target)

@@ -1,11 +1,11 @@
-"""A corpus: pairs of sentences in splits, whatever they come from."""
+"""A corpus: pairs of sentences in splits, generated or read from files."""
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Protocol
 
 from tfnmt.data.corpora.formats import SURROGATES, Text
@@ -13,96 +13,117 @@ from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UserError
 
 HELD_OUT = 1000
-"""Rows held out of one's own text for validation, where none is given; at most a tenth of it."""
+"""Rows of custom data held out for validation if no validation set is given, at most a tenth."""
+
+
+Fingerprint = list[tuple[list[str], str]]
+"""Identifies the text of a split: the last two suffixes and the SHA-256 of each file."""
 
 
 class Corpus(Protocol):
-    """Parallel text in splits."""
+    """Parallel text in splits, in one direction."""
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits."""
+        """Return the names of the splits."""
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        """The splits that training text must not repeat, of those that are there."""
+        """Return the splits that the training text must not repeat, if they are present."""
 
     def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences of a split, in their order.
+        """Yield the (source, target) sentences of a split, in order.
 
-        `errors` says what becomes of bytes that are not UTF-8, as in `open`.
+        Args:
+            split: The name of the split.
+            errors: The treatment of bytes that are not UTF-8, as in `open`.
         """
 
     def files(self, split: str) -> tuple[Path, ...]:
-        """The files that decide what is in a split."""
+        """Return the files of a split, none for a generated corpus."""
+
+    def fingerprint(self, split: str) -> Fingerprint:
+        """Return a value that identifies the text of a split.
+
+        It is part of the key of a prepared corpus. So a run resumes only while the fingerprints of
+        its text stay the same.
+        """
 
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A synthetic corpus, generated: `generate(split)` yields pairs in the order of `languages`."""
+    """A generated corpus: `generate(split)` yields pairs in the order of `languages`.
+
+    `revision` identifies the generated text. Change it whenever the generated text changes. Tests
+    pin a checksum of the text.
+    """
 
     languages: tuple[str, str]
     generate: Callable[[str], Iterator[Pair]]
-    makers: tuple[ModuleType, ...]  # what generates it: changed, it is another corpus
-    pairs: str  # how many training pairs, for people
+    revision: tuple[str, ...]
+    pairs: str  # number of training pairs, for listings
     splits: tuple[str, ...] = ("train", "val", "test")
 
     def directions(self) -> set[tuple[str, str]]:
-        """Both directions."""
+        """Return both directions."""
         return {self.languages, self.languages[::-1]}
 
     def open(self, source: str, target: str, data_dir: Path) -> "BuiltInCorpus":
-        """The corpus in one direction."""
-        del data_dir  # nothing of it is in files
+        """Return the corpus in one direction."""
+        del data_dir  # the corpus has no files
         return BuiltInCorpus(self, (source, target) != self.languages)
 
 
 @dataclass(frozen=True)
 class BuiltInCorpus:
-    """A built-in corpus in one direction."""
+    """A generated corpus in one direction."""
 
     entry: BuiltIn
     backwards: bool
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits."""
+        """Return the names of the splits."""
         return self.entry.splits
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        """None: its splits are made so that they share no sentence."""
+        """Return nothing: the splits are generated so that they share no sentence."""
         return ()
 
     def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences of a split."""
+        """Yield the (source, target) sentences of a split."""
         del errors
         pairs = self.entry.generate(split)
         return ((second, first) for first, second in pairs) if self.backwards else pairs
 
     def files(self, split: str) -> tuple[Path, ...]:
-        """The programs that generate the pairs, in place of what they would be read from."""
-        return tuple(Path(str(module.__file__)) for module in self.entry.makers)
+        """Return no files."""
+        return ()
+
+    def fingerprint(self, split: str) -> Fingerprint:
+        """Return the revision of the generated text."""
+        return [([".py"], revision) for revision in self.entry.revision]
 
 
 @dataclass(frozen=True)
 class Files:
-    """A corpus in files: each split is one text after another."""
+    """A corpus in files. Each split is a sequence of texts."""
 
     texts: dict[str, tuple[Text, ...]]
-    settled: tuple[str, ...] | None = None
-    """What is held out, where that was settled before."""
+    fixed_held_out: tuple[str, ...] | None = None
+    """The held-out splits of an existing run, which stay the same when it resumes."""
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits."""
+        """Return the names of the splits."""
         return tuple(self.texts)
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        """All splits but train whose files are there, or those that it was settled to be."""
-        if self.settled is not None:
-            return self.settled
+        """Return all splits except train whose files exist, or the fixed ones."""
+        if self.fixed_held_out is not None:
+            return self.fixed_held_out
         return tuple(
             split
             for split in self.texts
@@ -110,66 +131,86 @@ class Files:
         )
 
     def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences of a split."""
+        """Yield the (source, target) sentences of a split."""
         check_files(self, split)
         return (pair for text in self.texts[split] for pair in text.pairs(errors))
 
     def files(self, split: str) -> tuple[Path, ...]:
-        """The files of a split."""
+        """Return the files of a split."""
         return tuple(path for text in self.texts[split] for path in text.paths)
+
+    def fingerprint(self, split: str) -> Fingerprint:
+        """Return endings and checksums of the files of a split."""
+        return _fingerprint(self.files(split))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One's own text without validation text: the last rows of a seeded shuffle become val."""
+    """Custom data without a validation set: the last rows of a seeded shuffle become val."""
 
     text: Files
     seed: int
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Training text and what is held out of it."""
+        """Return train and val."""
         return ("train", "val")
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        """What is held out may stand in the text twice."""
+        """Return val: the training text may contain a held-out pair twice."""
         return ("val",)
 
     def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
-        """The rows of a split, in the order of the text."""
+        """Yield the rows of a split, in the order of the text."""
         held_out = self._val_rows
         if split == "val":
-            errors = "surrogateescape"  # of the other rows: none that is held out has errors
+            errors = "surrogateescape"  # held-out rows have no errors, and the others are skipped
         for row, pair in enumerate(self.text.pairs("train", errors)):
             if (row in held_out) == (split == "val"):
                 yield pair
 
     def files(self, split: str) -> tuple[Path, ...]:
-        """Both splits come from the training files."""
+        """Return the training files, which contain both splits."""
         return self.text.files("train")
+
+    def fingerprint(self, split: str) -> Fingerprint:
+        """Return endings and checksums of the training files."""
+        return _fingerprint(self.files(split))
 
     @cached_property
     def _val_rows(self) -> frozenset[int]:
         pairs = self.text.pairs("train", "surrogateescape")
-        rows = [row for row, pair in enumerate(pairs) if _can_be_judged_by(pair)]
+        rows = [row for row, pair in enumerate(pairs) if _can_be_held_out(pair)]
         held_out = min(HELD_OUT, len(rows) // 10)
         if held_out == 0:
             raise UserError(
-                f"{self.files('train')[0]}: {len(rows)} pairs are too few to hold some out; "
-                "give validation text with --val"
+                f"{self.files('train')[0]}: {len(rows)} pairs are too few to hold some out for "
+                "validation; give a validation set with --val"
             )
         random.Random(self.seed).shuffle(rows)
         return frozenset(rows[-held_out:])
 
 
-def _can_be_judged_by(pair: Pair) -> bool:
-    """Whether both sides have text, all of it UTF-8."""
+def _can_be_held_out(pair: Pair) -> bool:
+    """Return whether both sides have text, all of it UTF-8."""
     return all(side.strip() and not SURROGATES.search(side) for side in pair)
 
 
+def _fingerprint(files: tuple[Path, ...]) -> Fingerprint:
+    return [(path.suffixes[-2:], _checksum(path)) for path in files]
+
+
+def _checksum(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; put the training text there") from error
+
+
 def check_files(corpus: Corpus, *splits: str) -> None:
-    """Raises a UserError that names every missing file of some splits, each but once."""
+    """Raise a UserError that names every missing file of some splits once."""
     missing: dict[Path, str] = {}
     for split in splits:
         for path in corpus.files(split):
@@ -178,7 +219,7 @@ def check_files(corpus: Corpus, *splits: str) -> None:
     if missing:
         raise UserError(
             *(
-                f"{path}: no such file; the {split} text is expected there"
+                f"{path}: no such file; put the {split} text there"
                 for path, split in missing.items()
             )
         )

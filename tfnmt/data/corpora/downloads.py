@@ -1,10 +1,10 @@
-"""Files from the web: brought once, gone on with after a break, checked before anything reads them.
+"""Downloads: fetched once, resumed after a break, and verified before use.
 
-In the folder of the downloads, beside the files:
+The download folder also contains:
 
-<name>.partial        what has come so far of a file that is not whole yet
-<name>.partial.json   which version of it on which server that is
-checksums.json        the checksum of every file that was used, with its size and date then
+<name>.partial        the received part of an incomplete file
+<name>.partial.json   the server and the version of that part
+checksums.json        the checksum of every file that was used, with its size and date
 .lock                 held by the process that downloads
 """
 
@@ -24,14 +24,14 @@ from tqdm import tqdm
 from urllib3.exceptions import HTTPError
 
 from tfnmt.errors import UserError
-from tfnmt.progress import say
-from tfnmt.runtime.files import exclusive, write_atomically
+from tfnmt.progress import log
+from tfnmt.runtime.files import file_lock, write_atomically
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 ATTEMPTS = 3
 PAUSE_SECONDS = 2.0
-"""The pause before the second attempt; each further one is twice as long."""
+"""Pause before the second attempt. Each further pause is twice as long."""
 CHUNK = 1 << 16
 
 NOTES = "checksums.json"
@@ -43,41 +43,49 @@ class Download:
 
     url: str
     size: int
-    """In bytes, about: for what is said beforehand; 0 where nobody knows."""
+    """Approximate size in bytes, for messages; 0 if unknown."""
     checksum: str | None = None
-    """`md5:...` or `sha256:...`, pinned only where it was read from a source that is cited."""
+    """`md5:...` or `sha256:...`, pinned only if it comes from a cited source."""
     name: str = ""
-    """The file's name, where the last part of the URL is none."""
+    """The file name, if the last part of the URL is not one."""
 
     @property
     def file_name(self) -> str:
-        """The name that the file gets in the folder of the downloads."""
+        """Return the name of the file in the download folder."""
         return self.name or urlsplit(self.url).path.rpartition("/")[2]
 
 
 def fetch(download: Download, folder: Path, mirror: str | None = None) -> Path:
-    """The file in `folder`, downloaded if it is not there; `mirror` replaces all before its name.
+    """Return the downloaded file, and download it first if necessary.
 
-    It has its name only when it is whole and has the right checksum: the pinned one, else the one
-    that was noted when it was first used. A file that was put there by hand is noted too. One whose
-    size and date are as noted is not read again, for some have gigabytes.
+    The file gets its name only when it is complete and has the right checksum: the pinned one, or
+    the one recorded at its first use. A file that was put there by hand is recorded as well. A file
+    with the recorded size and date is not read again, because some have gigabytes.
+
+    Args:
+        download: The file on the web.
+        folder: The download folder.
+        mirror: A URL that replaces everything before the file name.
+
+    Raises:
+        UserError: The server failed, or the file has another checksum.
     """
     url = f"{mirror.rstrip('/')}/{download.file_name}" if mirror else download.url
     if urlsplit(url).scheme not in ("http", "https"):
         raise UserError(f"{url}: neither http nor https; give a URL that begins with one of them")
     path = folder / download.file_name
-    with _held(folder):
+    with _locked(folder):
         if path.exists():
-            wrong = _what_is_wrong(path, path, download.checksum)
-            if wrong:
-                raise UserError(f"{path}: {wrong}; remove the file and run again")
+            problem = _find_problem(path, path, download.checksum)
+            if problem:
+                raise UserError(f"{path}: {problem}; remove the file and run again")
             return path
         partial = _Partial(path, url)
         _receive_all(partial, download.size)
-        wrong = _what_is_wrong(partial.path, path, download.checksum)
-        if wrong:
+        problem = _find_problem(partial.path, path, download.checksum)
+        if problem:
             partial.remove()
-            raise UserError(f"{url}: {wrong}; it was not kept, {partial.otherwise}")
+            raise UserError(f"{url}: {problem}; it was deleted, {partial.alternatives}")
         partial.path.rename(path)
         partial.remove()
     return path
@@ -85,41 +93,41 @@ def fetch(download: Download, folder: Path, mirror: str | None = None) -> Path:
 
 @dataclass(frozen=True)
 class _Partial:
-    """What has come of a file so far, and which version on the server that is a part of."""
+    """The received part of a file, and the version on the server that it belongs to."""
 
-    whole: Path
+    destination: Path
     url: str
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
-        return self.whole.with_name(f"{self.whole.name}.partial")
+        """Return the path of the part."""
+        return self.destination.with_name(f"{self.destination.name}.partial")
 
     @property
-    def otherwise(self) -> str:
-        """What the user can do when the server does not give the file."""
-        return f"try --mirror=URL, or put the file there by hand: {self.whole}"
+    def alternatives(self) -> str:
+        """Return what the user can do if the server does not provide the file."""
+        return f"try --mirror=URL, or put the file here by hand: {self.destination}"
 
     def size(self) -> int:
-        """How many bytes have come."""
+        """Return the number of bytes received."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def version(self) -> str | None:
-        """The ETag or the date of what has come; without one it cannot be gone on with."""
+        """Return the ETag or date of the part. Without one, the download cannot resume."""
         try:
             note = json.loads(self._note_path.read_text())
         except (OSError, ValueError):
             return None
         return note["version"] if note["url"] == self.url else None
 
-    def begin(self, version: str | None) -> None:
-        """Empties it for another version; in this order, lest a kill leave two versions mixed."""
+    def start(self, version: str | None) -> None:
+        """Empty the part for another version. The order keeps a kill from mixing two versions."""
         self.path.write_bytes(b"")
         note = {"url": self.url, "version": version}
         write_atomically(self._note_path, json.dumps(note).encode())
 
     def remove(self) -> None:
-        """Removes all of it that is still there."""
+        """Remove the part and its note, if they exist."""
         self.path.unlink(missing_ok=True)
         self._note_path.unlink(missing_ok=True)
 
@@ -128,8 +136,8 @@ class _Partial:
         return self.path.with_name(f"{self.path.name}.json")
 
 
-class _BrokenError(Exception):
-    """The connection broke; another attempt may bring the rest."""
+class _ConnectionBrokenError(Exception):
+    """The connection broke. Another attempt may succeed."""
 
     def __init__(self, reason: str, size: int | None = None) -> None:
         super().__init__(reason)
@@ -137,101 +145,109 @@ class _BrokenError(Exception):
 
 
 def _receive_all(partial: _Partial, size: int) -> None:
-    """Receives what is missing of the file, in a few attempts; `size` is for messages."""
-    say(f"downloading {partial.url}" + (f" (about {size / 1e6:,.1f} MB)" if size else ""))
+    """Receive the rest of the file in a few attempts; `size` is for messages."""
+    log(f"downloading {partial.url}" + (f" (about {size / 1e6:,.1f} MB)" if size else ""))
     for attempt in range(ATTEMPTS):
         try:
             _receive(partial)
             return
-        except _BrokenError as error:
+        except _ConnectionBrokenError as error:
             reason, size = str(error), error.size or size
         if attempt + 1 < ATTEMPTS:
             pause = PAUSE_SECONDS * 2**attempt
-            say(f"{partial.url}: {reason}; trying again in {pause:.0f} s")
+            log(f"{partial.url}: {reason}; trying again in {pause:.0f} s")
             time.sleep(pause)
-    again = "goes on from there" if partial.version() else "begins again"
+    again = "resumes from there" if partial.version() else "starts over"
     of = f" of {size:,}" if size else ""
     raise UserError(
-        f"{partial.url}: {partial.size():,}{of} bytes came ({reason}); "
-        f"the same command {again}, or {partial.otherwise}"
+        f"{partial.url}: only {partial.size():,}{of} bytes received ({reason}); "
+        f"the same command {again}, or {partial.alternatives}"
     )
 
 
 def _receive(partial: _Partial) -> None:
-    """Receives what is missing of the file, in one attempt."""
-    # Identity: Range counts the bytes that are sent, and the checksum is the file's own.
+    """Receive the rest of the file in one attempt."""
+    # Identity, because Range counts transferred bytes and the checksum is that of the file.
     headers = {"Accept-Encoding": "identity"}
-    version, came = partial.version(), partial.size()
-    if version and came:
-        headers |= {"Range": f"bytes={came}-", "If-Range": version}
+    version, received = partial.version(), partial.size()
+    if version and received:
+        headers |= {"Range": f"bytes={received}-", "If-Range": version}
     with _requested(partial, headers) as response:
         status, part = response.status_code, response.headers.get("Content-Range", "")
-        if status == 416 and part == f"bytes */{came}":
+        if status == 416 and part == f"bytes */{received}":
             return  # killed after the last byte
-        if status == 416 or (status == 206 and not part.startswith(f"bytes {came}-")):
+        if status == 416 or (status == 206 and not part.startswith(f"bytes {received}-")):
             partial.remove()
-            raise _BrokenError("the server has another part than was asked for")
+            raise _ConnectionBrokenError("the server sent another part than requested")
         if status not in (200, 206):
             raise UserError(
-                f"{partial.url}: the server says {status} {response.reason}; {partial.otherwise}"
+                f"{partial.url}: the server answered {status} {response.reason}; "
+                f"{partial.alternatives}"
             )
         if response.headers.get("Content-Type", "").lower().startswith("text/html"):
-            raise UserError(f"{partial.url}: a web page, not the file; {partial.otherwise}")
+            raise UserError(
+                f"{partial.url}: received a web page instead of the file; {partial.alternatives}"
+            )
         if status == 200:
-            partial.begin(_version(response.headers))
+            partial.start(_version(response.headers))
         _write(response, partial)
 
 
 @contextmanager
 def _requested(partial: _Partial, headers: dict[str, str]) -> Iterator[requests.Response]:
-    """The server's answer, of which the body is still to be read."""
+    """Send the request; yields the response, whose body is still unread."""
     timeout = (CONNECT_SECONDS, READ_SECONDS)
     try:
         response = requests.get(partial.url, headers=headers, stream=True, timeout=timeout)
     except requests.exceptions.SSLError as error:
         raise UserError(
-            f"{partial.url}: no secure connection ({_root(error)}); {partial.otherwise}"
+            f"{partial.url}: no secure connection ({_root(error)}); {partial.alternatives}"
         ) from error
     except (requests.ConnectionError, requests.Timeout) as error:
-        raise _BrokenError(_root(error)) from error
+        raise _ConnectionBrokenError(_root(error)) from error
     except requests.RequestException as error:
-        raise UserError(f"{partial.url}: {error}; {partial.otherwise}") from error
+        raise UserError(f"{partial.url}: {error}; {partial.alternatives}") from error
     with response:
         yield response
 
 
 def _write(response: requests.Response, partial: _Partial) -> None:
-    """Appends the body to what has come."""
-    came = partial.size()
+    """Append the body to the part."""
+    received = partial.size()
     length = response.headers.get("Content-Length")
-    size = came + int(length) if length else None
+    size = received + int(length) if length else None
     with (
         partial.path.open("ab") as file,
         tqdm(
-            desc=partial.whole.name, unit="B", unit_scale=True, initial=came, total=size,
-            leave=False, disable=None,
+            desc=partial.destination.name,
+            unit="B",
+            unit_scale=True,
+            initial=received,
+            total=size,
+            leave=False,
+            disable=None,
         ) as bar,
-    ):  # fmt: skip
+    ):
         try:
-            # Not `iter_content`: it unpacks what a server calls `Content-Encoding: gzip`, and
-            # some say that of a .tar.gz.
+            # Not `iter_content`: it decompresses `Content-Encoding: gzip`, which some servers send
+            # for a .tar.gz.
             for chunk in response.raw.stream(CHUNK, decode_content=False):
                 file.write(chunk)
                 bar.update(len(chunk))
         except HTTPError as error:
-            raise _BrokenError(_root(error), size) from error
+            raise _ConnectionBrokenError(_root(error), size) from error
     if size is not None and partial.size() < size:
-        raise _BrokenError("the connection was closed", size)
+        raise _ConnectionBrokenError("the connection was closed", size)
 
 
 def _version(headers: CaseInsensitiveDict[str]) -> str | None:
-    """What tells this version of the file from others: If-Range takes no weak ETag."""
+    """Return the identifier of this version of the file. If-Range accepts no weak ETag."""
     etag = headers.get("ETag", "W/")
     return headers.get("Last-Modified") if etag.startswith("W/") else etag
 
 
-def _what_is_wrong(file: Path, path: Path, pinned: str | None) -> str | None:
-    """What is wrong with the file that lies, or is to lie, at `path`; notes it if nothing is."""
+def _find_problem(file: Path, path: Path, pinned: str | None) -> str | None:
+    """Return the problem of a file that is, or will be, at `path`. Record it if there is none."""
     notes_path = path.with_name(NOTES)
     notes = _read_notes(notes_path)
     noted = notes.get(path.name, {}).get("checksum")
@@ -241,17 +257,17 @@ def _what_is_wrong(file: Path, path: Path, pinned: str | None) -> str | None:
         return None
     with file.open("rb") as content:
         if content.read(CHUNK).lstrip().lower().startswith((b"<!doctype html", b"<html")):
-            return "a web page, not the file"
+            return "a web page instead of the file"
         content.seek(0)
         algorithm = expected.partition(":")[0] if expected else "sha256"
         found = f"{algorithm}:{hashlib.file_digest(content, algorithm).hexdigest()}"
     if expected and found != expected:
-        whence = (
-            "pinned (--nochecksums waives it)"
+        where = (
+            "pinned (--nochecksums disables the check)"
             if pinned
-            else f"noted in {notes_path} (take it out if the file changed)"
+            else f"recorded in {notes_path} (remove the entry if the file changed)"
         )
-        return f"has {_short(found)}, but {_short(expected)} is {whence}"
+        return f"checksum {_short(found)}, but {_short(expected)} is {where}"
     notes[path.name] = state | {"checksum": found}
     write_atomically(notes_path, json.dumps(notes, indent=1).encode() + b"\n")
     return None
@@ -263,7 +279,7 @@ def _read_notes(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text())
     except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}); mend or remove it") from error
+        raise UserError(f"{path}: not JSON ({error}); fix or remove it") from error
 
 
 def _short(checksum: str) -> str:
@@ -272,7 +288,7 @@ def _short(checksum: str) -> str:
 
 
 def _root(error: BaseException | None) -> str:
-    """What a network error came from: the outer ones print whole stacks of connection pools."""
+    """Return the cause of a network error. Outer errors print stacks of connection pools."""
     reason = str(error)
     while isinstance(error, requests.RequestException | HTTPError):
         error = error.__cause__ or error.__context__
@@ -281,13 +297,13 @@ def _root(error: BaseException | None) -> str:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Keeps other downloads to the folder waiting; what the disk refuses is the user's error."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Make other downloads to the folder wait. Convert disk errors into a UserError."""
     try:
-        with exclusive(folder / ".lock", f"{folder}: another process downloads there"):
+        with file_lock(folder / ".lock", f"{folder}: another process is downloading"):
             yield
     except OSError as error:
         raise UserError(
             f"{error.filename or folder}: {error.strerror or error}; "
-            "see to it and run again, what has come is kept"
+            "fix this and run again, the received part is kept"
         ) from error

@@ -1,4 +1,4 @@
-"""One's own parallel text in the formats it comes in: aligned files, TSV, CSV, JSON lines, TMX."""
+"""Formats of custom parallel text: aligned files, TSV, CSV, JSON lines and TMX."""
 
 import csv
 import json
@@ -14,17 +14,23 @@ from xml.parsers.expat import ErrorString
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from tfnmt.data.corpora.text_files import Pair, open_bytes, read_lines, read_pairs, unpacked_name
+from tfnmt.data.corpora.text_files import (
+    Pair,
+    decompressed_name,
+    open_bytes,
+    read_lines,
+    read_pairs,
+)
 from tfnmt.errors import UsageError, UserError
 
 ROLES = ("source", "target")
-"""What columns and keys may be called in place of the languages."""
+"""Names of columns and keys that may replace the languages."""
 
-LARGEST_CELL = 2**24
-"""Characters in a CSV cell; a longer one is a quote that was never closed."""
+MAX_CELL = 2**24
+"""Characters in a CSV cell. A longer cell has a quote that was never closed."""
 
 CODE_TAGS = {"bpt", "ept", "ph", "it", "ut", "sub"}
-"""TMX tags whose text is markup of the translated document, not part of the sentence."""
+"""TMX tags whose text is markup of the translated document and not part of the sentence."""
 
 SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -36,35 +42,36 @@ class Text(Protocol):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files it is in."""
+        """Return the files that contain the text."""
 
     def pairs(self, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences in their order; a side that is missing is empty.
+        """Yield the (source, target) sentences in order. A missing side is empty.
 
-        `errors` is what becomes of bytes that are not UTF-8, as in `open`.
+        Args:
+            errors: The treatment of bytes that are not UTF-8, as in `open`.
         """
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """Two files: line N of one translates line N of the other."""
+    """Two files. Line N of one translates line N of the other."""
 
     source: Path
     target: Path
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The file of the source and that of the target."""
+        """Return the source file and the target file."""
         return (self.source, self.target)
 
     def pairs(self, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences in their order."""
+        """Yield the (source, target) sentences in order."""
         return read_pairs(self.source, self.target, errors)
 
 
 @dataclass(frozen=True)
 class _OneFile(ABC):
-    """A file that holds both sides; `source` and `target` are languages."""
+    """A file that contains both sides. `source` and `target` are languages."""
 
     path: Path
     source: str
@@ -72,29 +79,29 @@ class _OneFile(ABC):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The file."""
+        """Return the file."""
         return (self.path,)
 
     def pairs(self, errors: str = "strict") -> Iterator[Pair]:
-        """(source, target) sentences in their order; raises when there is not one sentence."""
+        """Yield the (source, target) sentences in order. Raise a UserError if there are none."""
         empty = True
         for pair in self._pairs(errors):
             empty = empty and not any(pair)
             yield pair
         if empty:
             raise UserError(
-                f"{self.path}: no {self.source} or {self.target} text in it; "
+                f"{self.path}: contains no {self.source} or {self.target} text; "
                 "check the file and the two languages"
             )
 
     @abstractmethod
     def _pairs(self, errors: str) -> Iterator[Pair]:
-        """(source, target) sentences in their order."""
+        """Yield the (source, target) sentences in order."""
 
 
 @dataclass(frozen=True)
 class TSV(_OneFile):
-    """Cells between tabs, never quoted: source and target, or what a header says."""
+    """Tab-separated cells without quoting: source and target, or the columns of a header."""
 
     def _pairs(self, errors: str) -> Iterator[Pair]:
         columns = (0, 1)
@@ -109,18 +116,18 @@ class TSV(_OneFile):
                 columns = header
         if widest == 1:
             raise UserError(
-                f"{self.path}: no tab in it; {self.source} TAB {self.target} is expected on a line"
+                f"{self.path}: contains no tab; write {self.source} TAB {self.target} on each line"
             )
 
 
 @dataclass(frozen=True)
 class CSV(_OneFile):
-    """Cells between commas, in quotes where need be, beneath a header."""
+    """Comma-separated cells with optional quotes, below a header."""
 
     def _pairs(self, errors: str) -> Iterator[Pair]:
-        # The limit is one for the whole process: it is only ever raised.
-        csv.field_size_limit(max(LARGEST_CELL, csv.field_size_limit()))
-        # Unless strict, a quote that is never closed swallows the rest of the file in silence.
+        # The limit is global for the process, so it is only raised.
+        csv.field_size_limit(max(MAX_CELL, csv.field_size_limit()))
+        # Without strict, an unclosed quote silently swallows the rest of the file.
         rows = csv.reader((f"{line}\n" for line in read_lines(self.path, errors)), strict=True)
         start = 1
         try:
@@ -128,27 +135,26 @@ class CSV(_OneFile):
             columns = _columns(header, self.source, self.target)
             if columns is None:
                 raise UserError(
-                    f"{self.path}:1: the columns are {', '.join(header) or 'none'}; a header row "
-                    f"with {self.source} and {self.target}, or source and target, is expected, "
-                    "with commas between"
+                    f"{self.path}:1: the columns are {', '.join(header) or 'none'}; write a header "
+                    f"row with {self.source},{self.target} or source,target"
                 )
             start = rows.line_num + 1
             for row in rows:
                 if any(row[len(header) :]):
                     raise csv.Error(f"{len(row)} cells below {len(header)} columns")
                 if row:
-                    yield _on_one_line(_cell(row, columns[0])), _on_one_line(_cell(row, columns[1]))
+                    yield _single_line(_cell(row, columns[0])), _single_line(_cell(row, columns[1]))
                 start = rows.line_num + 1
         except csv.Error as error:
             raise UserError(
-                f"{self.path}:{start}: no CSV row ({error}); put a cell with quotes, commas or "
-                "line breaks into quotes, and double the quotes inside it"
+                f"{self.path}:{start}: not a CSV row ({error}); quote cells that contain quotes, "
+                "commas or line breaks, and double the quotes inside them"
             ) from error
 
 
 @dataclass(frozen=True)
 class JSONLines(_OneFile):
-    """A JSON object a line, its keys the languages or `source` and `target`."""
+    """One JSON object per line, with the languages or `source` and `target` as keys."""
 
     def _pairs(self, errors: str) -> Iterator[Pair]:
         for number, line in enumerate(read_lines(self.path, errors), start=1):
@@ -160,13 +166,13 @@ class JSONLines(_OneFile):
                 record = None
             if not isinstance(record, dict):
                 raise UserError(
-                    f"{self.path}:{number}: not a JSON object; one is expected on each line, "
-                    f'as in {{"{self.source}": "...", "{self.target}": "..."}}'
+                    f"{self.path}:{number}: not a JSON object; write one on each line, "
+                    f'for example {{"{self.source}": "...", "{self.target}": "..."}}'
                 )
-            inner = record.get("translation")  # where the data sets of Hugging Face have both
+            inner = record.get("translation")  # the key of Hugging Face data sets
             record = inner if isinstance(inner, dict) else record
             languages = (self.source, self.target)
-            # Not each side for itself: beside languages, "source" often says where text is from.
+            # Both sides together: next to languages, "source" often names where the text is from.
             keys = ROLES if record.keys().isdisjoint(languages) else languages
             place = f"{self.path}:{number}"
             yield _string(record, keys[0], place, errors), _string(record, keys[1], place, errors)
@@ -174,10 +180,10 @@ class JSONLines(_OneFile):
 
 @dataclass(frozen=True)
 class TMX(_OneFile):
-    """Translation Memory eXchange: XML, with any number of languages in a unit."""
+    """Translation Memory eXchange: XML with any number of languages per unit."""
 
     def _pairs(self, errors: str) -> Iterator[Pair]:
-        del errors  # expat knows the encoding from the file and takes nothing that is not in it
+        del errors  # expat reads the encoding from the file and rejects other bytes
         try:
             with open_bytes(self.path) as file:
                 for unit in _units(iterparse(file, events=("start", "end"))):
@@ -188,7 +194,7 @@ class TMX(_OneFile):
         except ParseError as error:
             raise UserError(
                 f"{self.path}:{error.position[0]}: malformed XML ({ErrorString(error.code)}); "
-                "export the TMX again, or mend it there"
+                "export the TMX again, or fix this line"
             ) from error
         except DefusedXmlException as error:
             raise UserError(
@@ -196,7 +202,7 @@ class TMX(_OneFile):
             ) from error
         except (LookupError, ValueError) as error:
             raise UserError(
-                f"{self.path}: in an encoding that cannot be read ({error}); convert it to UTF-8"
+                f"{self.path}: unsupported encoding ({error}); convert the file to UTF-8"
             ) from error
 
 
@@ -207,11 +213,21 @@ FORMATS: dict[str, Callable[[Path, str, str], Text]] = {
     ".ndjson": JSONLines,
     ".tmx": TMX,
 }
-"""The formats that hold both sides in one file, by suffix; .gz may follow."""
+"""The formats with both sides in one file, by suffix. A .gz may follow."""
 
 
 def find_texts(names: Sequence[Path], source: str, target: str) -> tuple[Text, ...]:
-    """The texts that files and folders hold, in their order."""
+    """Return the texts in files and folders, in order.
+
+    Args:
+        names: Files and folders. Two aligned files follow each other.
+        source: The source language.
+        target: The target language.
+
+    Raises:
+        UsageError: An aligned file has no second file.
+        UserError: A folder contains no text.
+    """
     texts: list[Text] = []
     rest = iter(names)
     for name in rest:
@@ -223,8 +239,8 @@ def find_texts(names: Sequence[Path], source: str, target: str) -> tuple[Text, .
             second = next(rest, None)
             if second is None or not _is_line_file(second):
                 raise UsageError(
-                    f"{name}: has no second file beside it; name two aligned files, or a .tsv, "
-                    ".csv, .jsonl or .tmx"
+                    f"{name}: the second aligned file is missing; name two aligned files, or a "
+                    ".tsv, .csv, .jsonl or .tmx file"
                 )
             backwards = (_suffix(name), _suffix(second)) == (f".{target}", f".{source}")
             texts.append(Aligned(second, name) if backwards else Aligned(name, second))
@@ -232,14 +248,14 @@ def find_texts(names: Sequence[Path], source: str, target: str) -> tuple[Text, .
 
 
 def languages_of(names: Sequence[Path]) -> tuple[str, str] | None:
-    """(source, target) as the first two files say by their suffixes, where they are aligned."""
+    """Return (source, target) from the suffixes of the first two files, if they are aligned."""
     first_two = names[:2]
     languages = [_suffix(name).removeprefix(".") for name in first_two if _is_line_file(name)]
     return (languages[0], languages[1]) if len(languages) == 2 and all(languages) else None
 
 
 def _suffix(path: Path) -> str:
-    return unpacked_name(path).suffix
+    return decompressed_name(path).suffix
 
 
 def _format(path: Path) -> Callable[[Path, str, str], Text] | None:
@@ -251,11 +267,11 @@ def _is_line_file(path: Path) -> bool:
 
 
 def _in_folder(folder: Path, source: str, target: str) -> Iterable[Text]:
-    """The texts of a folder; of a file that is there packed and unpacked, the unpacked one."""
+    """Return the texts of a folder. An uncompressed file takes precedence over its .gz."""
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.name.startswith("."):
-            files.setdefault(unpacked_name(path).name, path)
+            files.setdefault(decompressed_name(path).name, path)
     texts: list[Text] = []
     for name, path in files.items():
         if open_format := _format(path):
@@ -265,14 +281,14 @@ def _in_folder(folder: Path, source: str, target: str) -> Iterable[Text]:
             texts += [] if other is None else [Aligned(path, other)]
     if not texts:
         raise UserError(
-            f"{folder}: no text in it; .tsv, .csv, .jsonl and .tmx files are looked for, and two "
-            f"aligned files as in train.{source} and train.{target}"
+            f"{folder}: contains no text; add .tsv, .csv, .jsonl or .tmx files, or two aligned "
+            f"files such as train.{source} and train.{target}"
         )
     return texts
 
 
 def _columns(header: Sequence[str], source: str, target: str) -> tuple[int, int] | None:
-    """The columns of source and target, if a row names them."""
+    """Return the columns of source and target if a row names them."""
     names = [cell.strip().lower() for cell in header]
     for first, second in ((source.lower(), target.lower()), ROLES):
         if first in names and second in names:
@@ -284,26 +300,26 @@ def _cell(row: Sequence[str], column: int) -> str:
     return row[column] if column < len(row) else ""
 
 
-def _on_one_line(text: str) -> str:
-    """The text with a space for each line break: a sentence is a line everywhere in tfnmt."""
+def _single_line(text: str) -> str:
+    """Replace line breaks with spaces: everywhere in tfnmt a sentence is one line."""
     return text.replace("\r\n", " ").replace("\n", " ")
 
 
 def _string(record: dict[str, Any], key: str, place: str, errors: str) -> str:
-    """One side of a JSON object, empty where it is missing."""
+    """Return one side of a JSON object, empty if it is missing."""
     text = record.get(key)
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise UserError(f'{place}: "{key}" is not a string; one is expected')
-    # \ud83d alone is half a character: JSON may say it, but no UTF-8 file can hold it.
+        raise UserError(f'{place}: "{key}" is not a string; write a string')
+    # An unpaired surrogate is valid JSON, but it cannot be encoded in UTF-8.
     if errors == "strict" and SURROGATES.search(text):
-        raise UserError(f'{place}: "{key}" has half a surrogate pair in it; mend the text there')
-    return _on_one_line(text)
+        raise UserError(f'{place}: "{key}" contains an unpaired surrogate; fix the text')
+    return _single_line(text)
 
 
 def _units(events: Iterable[tuple[str, Element]]) -> Iterator[Element]:
-    """The translation units of a TMX file, each dropped once it is used."""
+    """Yield the translation units of a TMX file and free each after use."""
     body: Element | None = None
     for event, element in events:
         if event == "start" and _tag(element) == "body":
@@ -315,14 +331,14 @@ def _units(events: Iterable[tuple[str, Element]]) -> Iterator[Element]:
 
 
 def _tag(element: Element) -> str:
-    """The name of an element, whatever its namespace."""
+    """Return the name of an element without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
 def _variant(unit: Element, language: str, other: str) -> Element | None:
-    """The variant of a unit in a language: the exact one, else the first of the same language."""
+    """Return the variant of a unit in a language: an exact match, or the first similar one."""
     wanted = _subtags(language)
-    exact_only = wanted[0] == _subtags(other)[0]  # pt-BR to pt-PT: neither stands for the other
+    exact_only = wanted[0] == _subtags(other)[0]  # pt-BR to pt-PT: neither replaces the other
     near = None
     for variant in unit:
         if _tag(variant) != "tuv":
@@ -340,19 +356,19 @@ def _subtags(language: str) -> list[str]:
 
 
 def _sentence(variant: Element | None) -> str:
-    """The text of a variant, on one line."""
+    """Return the text of a variant on one line."""
     segments = [] if variant is None else [child for child in variant if _tag(child) == "seg"]
     text = _plain_text(segments[0]) if segments else ""
     if "\n" not in text:
         return text
-    # Only where the XML is broken into lines is white space beside a break indentation; and only
-    # XML's own, which the no-break space is not.
+    # White space around a line break of the XML is indentation. This includes only XML's own white
+    # space, which excludes the no-break space.
     lines = (line.strip(" \t\r") for line in text.split("\n"))
     return " ".join(line for line in lines if line)
 
 
 def _plain_text(element: Element) -> str:
-    """What a segment says, without the code in its inline tags."""
+    """Return the text of a segment without the code in its inline tags."""
     parts = [element.text or ""]
     for child in element:
         if _tag(child) not in CODE_TAGS:

@@ -1,4 +1,4 @@
-"""Published corpora: their archives, which members hold which text, and how it is read."""
+"""Published corpora: their archives, the members with the text, and readers for their formats."""
 
 import html
 import re
@@ -13,20 +13,20 @@ from tfnmt.data.corpora.downloads import Download
 from tfnmt.data.corpora.formats import Aligned
 
 Reader = Callable[[Iterable[bytes], str], Iterator[bytes]]
-"""(a member's lines, language) -> its sentences in that language, without line ends."""
+"""Maps the lines of a member and a language to sentences without line ends."""
 
 
 # --- Readers --------------------------------------------------------------------------------------
 
 
 def lines(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
-    """Plain text, a sentence per line."""
+    """Read plain text, one sentence per line."""
     del language
     return (line.rstrip(b"\r\n") for line in stream)
 
 
 def segments(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
-    """WMT's and IWSLT's test sets: `<seg id="1">a sentence</seg>`, one a line."""
+    """Read test sets of WMT and IWSLT: `<seg id="1">a sentence</seg>`, one per line."""
     del language
     for line in stream:
         found = re.search(rb"<seg[^>]*>(.*)</seg>", line)
@@ -35,7 +35,7 @@ def segments(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
 
 
 def talks(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
-    """IWSLT's training text: lines, titles and descriptions; the other tags hold no sentences."""
+    """Read IWSLT training text: lines, titles and descriptions. Other tags contain no sentences."""
     del language
     for line in stream:
         found = re.fullmatch(rb"(?:<(?:title|description)>|(?!<))(.*?)(?:</\w+>)?\s*", line)
@@ -44,71 +44,73 @@ def talks(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
 
 
 def every_23rd(read: Reader, held_out: bool) -> Reader:
-    """Every 23rd sentence, or all the others: how fairseq cut IWSLT 2014 for validation."""
+    """Select every 23rd sentence, or all others, as fairseq splits IWSLT 2014 for validation."""
 
-    def chosen(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
+    def select(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
         for number, line in enumerate(read(stream, language), start=1):
             if (number % 23 == 0) == held_out:
                 yield line
 
-    return chosen
+    return select
 
 
 def every_100th_english(held_out: bool) -> Reader:
-    """Tatoeba's columns English, other language, attribution: the rows of every 100th English
-    sentence, or all the others. The sentence's checksum decides, so none is on both sides.
+    """Select the rows of every 100th English sentence of Tatoeba, or all others.
+
+    The columns are English, other language, attribution. The checksum of the English sentence
+    decides, so no sentence is in both selections.
     """
 
-    def chosen(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
+    def select(stream: Iterable[bytes], language: str) -> Iterator[bytes]:
         for line in stream:
             english, other = line.rstrip(b"\r\n").split(b"\t")[:2]
             if (crc32(english) % 100 == 0) == held_out:
                 yield english if language == "en" else other
 
-    return chosen
+    return select
 
 
 # --- Entries --------------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
-    """Some text of a split: an archive's member in each language.
+    """A part of a split: a member of an archive in each language.
 
-    In `url` and `member`, {language}, {pair} (`de-en`), {joined} (`deen`), {slashed} (`de/en`) and
-    {alpha3} (the three letters of the language that is not English) are filled in.
+    `url` and `member` are templates with {language}, {pair} (`de-en`), {joined} (`deen`),
+    {slashed} (`de/en`) and {alpha3} (three letters of the language that is not English).
     """
 
     url: str
     member: str
-    size: int  # bytes of the archive, about
+    size: int  # approximate bytes of the archive
     read: Reader = lines
-    pairs: tuple[str, ...] = ()  # the pairs that it belongs to; all of them where none is named
+    pairs: tuple[str, ...] = ()  # the pairs that it belongs to; empty for all
 
 
 @dataclass(frozen=True)
 class Published:
-    """A named corpus that lies in files of the data folder, downloaded where they are missing.
+    """A named corpus in files of the data folder, downloaded if they are missing.
 
-    `groups` are the languages that are parallel with one another; where there are several groups
-    (or `pair_folders` says so), each pair has a folder of its own: `wmt14/de-en/`.
+    `groups` are sets of languages that are parallel with each other. With `pair_folders`, each pair
+    has its own folder, for example `wmt14/de-en/`.
     """
 
     folder: str
     groups: tuple[tuple[str, ...], ...]
     splits: dict[str, tuple[Part, ...]]
-    pairs: str  # how many training pairs, for people
-    licence: str
+    pairs: str  # number of training pairs, for listings
+    license: str
     aliases: dict[str, str] = field(default_factory=dict)
     pair_folders: bool = False
-    checksums: dict[str, str] = field(default_factory=dict)  # of archives by name, where known
+    checksums: dict[str, str] = field(default_factory=dict)  # by archive name, if known
     alpha3: dict[str, str] = field(default_factory=dict)
 
     def directions(self) -> set[tuple[str, str]]:
-        """Every ordered pair of languages within a group."""
+        """Return every ordered pair of languages within a group."""
         return {(a, b) for group in self.groups for a in group for b in group if a != b}
 
     def open(self, source: str, target: str, data_dir: Path) -> Files:
-        """The corpus in one direction."""
+        """Return the corpus in one direction."""
         folder = self.path(source, target, data_dir)
         return Files(
             {
@@ -119,42 +121,42 @@ class Published:
         )
 
     def path(self, source: str, target: str, data_dir: Path) -> Path:
-        """The folder of a pair's files."""
+        """Return the folder of a pair."""
         folder = data_dir / self.folder
         return folder / self.pair(source, target) if self.pair_folders else folder
 
     def pair(self, source: str, target: str) -> str:
-        """`de-en`, whichever way it is translated."""
+        """Return the name of a pair, for example `de-en` for both directions."""
         group = next(group for group in self.groups if source in group and target in group)
         return "-".join(sorted((source, target), key=group.index))
 
     def parts(self, split: str, source: str, target: str) -> list[Part]:
-        """What makes up a split of a pair."""
+        """Return the parts of a split of a pair."""
         pair = self.pair(source, target)
         return [part for part in self.splits[split] if not part.pairs or pair in part.pairs]
 
     def downloads(self, split: str, source: str, target: str) -> dict[str, Download]:
-        """The archives of a split by their names."""
+        """Return the archives of a split by name."""
         found = {}
         for part in self.parts(split, source, target):
             for language in (source, target):
-                url = self._filled(part.url, source, target, language)
+                url = self._fill_template(part.url, source, target, language)
                 name = re.split("[/=]", url)[-1]
                 found[name] = Download(url, part.size, self.checksums.get(name), name)
         return found
 
     def members(self, split: str, source: str, target: str) -> "list[Member]":
-        """Every member that a split is assembled from, in the order of the text."""
+        """Return the members of a split in the order of the text."""
         found = []
         for number, part in enumerate(self.parts(split, source, target)):
             for language in (source, target):
-                url = self._filled(part.url, source, target, language)
-                name = self._filled(part.member, source, target, language)
+                url = self._fill_template(part.url, source, target, language)
+                name = self._fill_template(part.member, source, target, language)
                 archive = re.split("[/=]", url)[-1]
                 found.append(Member(archive, name, language, number, part.read))
         return found
 
-    def _filled(self, template: str, source: str, target: str, language: str) -> str:
+    def _fill_template(self, template: str, source: str, target: str, language: str) -> str:
         pair = self.pair(source, target)
         other = next((name for name in (source, target) if name != "en"), "")
         return template.format(
@@ -167,7 +169,7 @@ class Published:
 
 
 class Member(NamedTuple):
-    """A piece of text in one language, inside an archive."""
+    """Text in one language inside an archive."""
 
     archive: str
     name: str

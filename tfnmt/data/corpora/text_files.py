@@ -1,4 +1,4 @@
-"""Parallel text in files: line N of one file translates line N of the other."""
+"""Reading text files: UTF-8 lines, compressed or not, and pairs of aligned files."""
 
 import codecs
 import gzip
@@ -11,61 +11,66 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.runtime.files import is_special
+from tfnmt.runtime.files import is_stream
 
 Pair = tuple[str, str]
 
 
-def unpacked_name(path: Path) -> Path:
-    """The path without its .gz, where it has one."""
+def decompressed_name(path: Path) -> Path:
+    """Return the path without its .gz, if it has one."""
     return path.with_suffix("") if path.suffix.lower() == ".gz" else path
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
-    """A file to read, unpacked on the way where its name ends in .gz; failures are UserErrors."""
+    """Open a file for reading and decompress a .gz. Failures become UserErrors."""
     try:
-        with path.open("rb") if unpacked_name(path) == path else gzip.open(path) as file:
+        with path.open("rb") if decompressed_name(path) == path else gzip.open(path) as file:
             yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         early = isinstance(error, EOFError)
         what = "the gzip data ends early" if early else "not gzip data, or damaged"
         raise UserError(f"{path}: {what}; download or compress it again") from error
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; expected UTF-8 text there") from error
+        raise UserError(f"{path}: {error.strerror}; give the path of a UTF-8 text file") from error
 
 
 def check_readable(path: Path) -> None:
-    """Raises at once what reading would raise later; a pipe, which opens but once, is let be."""
-    if not is_special(path):
+    """Raise the error that reading would raise later. A stream can be opened only once: skip it."""
+    if not is_stream(path):
         with open_bytes(path):
             pass
 
 
 def check_output(output: str | None, source: str | None) -> None:
-    """Refuses to write over what is read, and, as lines are, to a name that says packed."""
+    """Raise a UsageError if the output is the input, or has the name of a compressed file."""
     if output is None:
         return
     if source and os.path.isfile(output) and os.path.samefile(output, source):
-        raise UsageError(f"--output={output}: the --input, which would be lost; name another file")
-    if unpacked_name(Path(output)) != Path(output):
+        raise UsageError(f"--output={output}: is the --input; choose another file")
+    if decompressed_name(Path(output)) != Path(output):
         raise UsageError(
-            f"--output={output}: what is written is not packed; leave --output out, and send it "
-            f"through gzip > {output}"
+            f"--output={output}: the output is not compressed; omit --output and pipe it through "
+            f"gzip > {output}"
         )
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends; `errors` is as in `open`."""
+    """Yield the lines of a UTF-8 file without line ends; `errors` as in `open`."""
     with open_bytes(path) as file:
         yield from decode_lines(file, str(path), errors)
 
 
 def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    r"""The lines of a binary stream as text without their ends; `name` is for messages.
+    r"""Decode the lines of a binary stream and remove their ends.
 
-    Only \n (or \r\n) ends a line: the other characters that Unicode calls line separators occur
-    inside sentences, and would shift all that follows. A byte order mark is passed over.
+    Only \n (or \r\n) ends a line. Other Unicode line separators occur inside sentences and would
+    shift all following lines. A byte order mark is skipped.
+
+    Args:
+        lines: Lines as bytes.
+        name: The name of the stream, for messages.
+        errors: The treatment of bytes that are not UTF-8, as in `open`.
     """
     for number, line in enumerate(lines, start=1):
         if number == 1:
@@ -75,12 +80,12 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> I
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line); convert the "
-                "text, with iconv for instance"
+                "text, for example with iconv"
             ) from error
 
 
 def read_pairs(source: Path, target: Path, errors: str = "strict") -> Iterator[Pair]:
-    """The pairs of two aligned files; raises when one of them is longer or both are empty."""
+    """Yield the pairs of two aligned files. Raise a UserError if their lengths differ or are 0."""
     sources, targets = read_lines(source, errors), read_lines(target, errors)
     count = 0
     for source_line, target_line in zip_longest(sources, targets):
@@ -94,4 +99,4 @@ def read_pairs(source: Path, target: Path, errors: str = "strict") -> Iterator[P
         yield source_line, target_line
         count += 1
     if count == 0:
-        raise UserError(f"{source}: no text in it; a sentence per line is expected")
+        raise UserError(f"{source}: empty; write one sentence per line")

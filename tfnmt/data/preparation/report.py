@@ -1,4 +1,4 @@
-"""What cleaning came to: counts, lengths and samples, as JSON, as a table and as a page."""
+"""The report of a prepared corpus: counts, lengths and samples, as JSON, table and HTML page."""
 
 import html
 import json
@@ -11,49 +11,49 @@ from string import Template
 from tfnmt.data.corpora.text_files import Pair
 
 SAMPLES = 10
-"""Kept pairs that are shown, and of every rule the first so many pairs that it removed."""
+"""Number of kept pairs shown, and of the first removed pairs of every rule."""
 
-LONGEST = 100
-"""Words of the last bar of a histogram, which also has all longer sentences."""
+MAX_WORDS = 100
+"""Words of the last bar of a histogram, which includes all longer sentences."""
 
 
 @dataclass
 class Side:
-    """One language of the pairs that were kept."""
+    """One language of the kept pairs."""
 
     language: str
-    words: int = 0  # what spaces part
+    words: int = 0  # separated by spaces
     characters: int = 0
-    lengths: list[int] = field(default_factory=lambda: [0] * (LONGEST + 1))  # sentences by words
+    lengths: list[int] = field(default_factory=lambda: [0] * (MAX_WORDS + 1))  # sentences by words
 
     def add(self, lines: Sequence[str]) -> None:
-        """Counts some sentences."""
+        """Count sentences."""
         self.characters += sum(map(len, lines))
         for line in lines:
             words = line.count(" ") + 1
             self.words += words
-            self.lengths[min(words, LONGEST)] += 1
+            self.lengths[min(words, MAX_WORDS)] += 1
 
 
 @dataclass
 class Report:
-    """The account of a cleaning: every pair read was either kept or removed by one rule."""
+    """Counts of cleaning. Every pair read was either kept or removed by one rule."""
 
     corpus: str
     source: Side
     target: Side
     read: int = 0
     kept: int = 0
-    removed: dict[str, int] = field(default_factory=dict)  # by rule, also where it removed nothing
+    removed: dict[str, int] = field(default_factory=dict)  # by rule, zeros included
     samples: list[Pair] = field(default_factory=list)
     removed_samples: dict[str, list[Pair]] = field(default_factory=dict)
-    pieces: dict[str, int] = field(default_factory=dict)  # ids of each side, eos counted
+    tokens: dict[str, int] = field(default_factory=dict)  # of each side, EOS included
 
     def __post_init__(self) -> None:
         self._random = Random(self.corpus)
 
     def keep(self, pairs: Sequence[Pair]) -> None:
-        """Counts pairs that were kept; each has the same chance to be among the samples."""
+        """Count kept pairs. Each has the same probability to become a sample."""
         for pair in pairs:
             self.kept += 1
             if len(self.samples) < SAMPLES:
@@ -64,14 +64,14 @@ class Report:
         self.target.add([target for _, target in pairs])
 
     def remove(self, rule: str, pair: Pair) -> None:
-        """Counts a pair that a rule removed."""
+        """Count a pair that a rule removed."""
         self.removed[rule] += 1
         examples = self.removed_samples.setdefault(rule, [])
         if len(examples) < SAMPLES:
             examples.append(pair)
 
     def table(self) -> str:
-        """A readable summary of some lines."""
+        """Return a readable summary of a few lines."""
         rows = [("pairs read", f"{self.read:,}", "")]
         rows += [
             (f"  {rule}", f"-{count:,}", f"{count / max(self.read, 1):.2%}")
@@ -79,19 +79,19 @@ class Report:
         ]
         rows.append(("pairs kept", f"{self.kept:,}", f"{self.kept / max(self.read, 1):.2%}"))
         for name, side in (("source", self.source), ("target", self.target)):
-            pieces = self.pieces.get(name, 0)
+            tokens = self.tokens.get(name, 0)
             average = side.words / max(self.kept, 1)
-            rows.append((f"{side.language} words", f"{side.words:,}", f"{average:.1f} a sentence"))
-            rows.append((f"{side.language} pieces", f"{pieces:,}",
-                         f"{pieces / max(side.words, 1):.2f} a word"))  # fmt: skip
+            per_word = tokens / max(side.words, 1)
+            words = (f"{side.language} words", f"{side.words:,}", f"{average:.1f} per sentence")
+            rows += [words, (f"{side.language} tokens", f"{tokens:,}", f"{per_word:.2f} per word")]
         return "\n".join(f"{name:<18}{count:>16}  {share}".rstrip() for name, count, share in rows)
 
     def json(self) -> str:
-        """Everything, for programs."""
+        """Return everything as JSON."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
 
     def page(self) -> str:
-        """A page that needs nothing beside it: table, histograms and samples."""
+        """Return a self-contained HTML page: table, histograms and samples."""
         return _PAGE.substitute(
             title=html.escape(f"{self.corpus} {self.source.language}-{self.target.language}"),
             table=html.escape(self.table()),
@@ -106,19 +106,19 @@ class Report:
         )
 
     def write(self, folder: Path) -> None:
-        """Writes report.json, report.txt and report.html."""
+        """Write report.json, report.txt and report.html."""
         (folder / "report.txt").write_text(self.table(), encoding="utf-8")
         (folder / "report.json").write_text(_printable(self.json()), encoding="utf-8")
         (folder / "report.html").write_text(_printable(self.page()), encoding="utf-8")
 
 
 def _printable(text: str) -> str:
-    """Bytes that were not UTF-8, read as lone surrogates, in a form that can be written."""
+    """Escape unpaired surrogates, which stand for bytes that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _histogram(side: Side) -> str:
-    """Sentences by their words, as bars of SVG."""
+    """Return a histogram of sentence lengths in words as SVG."""
     tallest = max(1, *side.lengths)
     bars = "".join(
         f'<rect x="{6 * length}" y="{100 - 100 * count / tallest:.1f}" width="5" '
@@ -126,12 +126,12 @@ def _histogram(side: Side) -> str:
         for length, count in enumerate(side.lengths)
     )
     marks = "".join(
-        f'<text x="{6 * length}" y="114">{length}{"+" if length == LONGEST else ""}</text>'
-        for length in range(0, LONGEST + 1, 10)
+        f'<text x="{6 * length}" y="114">{length}{"+" if length == MAX_WORDS else ""}</text>'
+        for length in range(0, MAX_WORDS + 1, 10)
     )
     return (
-        f"<h3>{html.escape(side.language)}: words a sentence</h3>"
-        f'<svg viewBox="0 0 {6 * LONGEST + 30} 120">{bars}{marks}</svg>'
+        f"<h3>{html.escape(side.language)}: words per sentence</h3>"
+        f'<svg viewBox="0 0 {6 * MAX_WORDS + 30} 120">{bars}{marks}</svg>'
     )
 
 
@@ -157,9 +157,9 @@ td { border-top: 1px solid silver; padding: .3rem .6rem; vertical-align: top; wi
 <h2>Lengths</h2>
 $source
 $target
-<h2>Pairs that were kept</h2>
+<h2>Kept pairs</h2>
 $kept
-<h2>Pairs that were left out</h2>
+<h2>Removed pairs</h2>
 $removed
 </html>
 """)

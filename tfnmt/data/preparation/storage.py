@@ -1,4 +1,4 @@
-"""Many sentences in one flat array on disk, as ids or as text: written once, then memory-mapped."""
+"""Sentences in one flat array on disk, as ids or text: written once, then memory-mapped."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Sentences:
-    """Sentences of ids."""
+class TokenArray:
+    """Sentences as token ids."""
 
-    ids: np.ndarray  # all ids, end to end
+    ids: np.ndarray  # the ids of all sentences, concatenated
     splits: np.ndarray  # [sentences + 1]: sentence i is ids[splits[i]:splits[i + 1]]
 
     def __len__(self) -> int:
@@ -21,7 +21,7 @@ class Sentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of ids of each sentence."""
+        """Return the number of ids of each sentence, [sentences]."""
         return np.diff(self.splits)
 
     def __getitem__(self, row: int) -> np.ndarray:
@@ -29,10 +29,10 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Sentences of text."""
+class TextArray:
+    """Sentences as text."""
 
-    text: np.ndarray  # UTF-8 bytes, each line with its end
+    text: np.ndarray  # UTF-8 bytes of all lines, line ends included
     splits: np.ndarray  # [lines + 1]
 
     def __len__(self) -> int:
@@ -42,13 +42,13 @@ class Lines:
         return self.text[self.splits[row] : self.splits[row + 1] - 1].tobytes().decode()
 
     def between(self, first: int, end: int) -> list[str]:
-        """The lines of the rows from `first` to before `end`."""
+        """Return the lines of rows first, ..., end - 1."""
         text = self.text[self.splits[first] : self.splits[end]].tobytes().decode()
         return text.split("\n")[:-1]
 
 
 class FlatWriter:
-    """Writes `<path>` and `<path>.splits.npy` piece by piece."""
+    """Writes `<path>` and `<path>.splits.npy` incrementally."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,7 +59,7 @@ class FlatWriter:
         return self
 
     def write(self, flat: bytes, lengths: Iterable[int]) -> None:
-        """Adds sentences: their bytes end to end, and how many items each has."""
+        """Append sentences: their concatenated bytes, and the number of items of each."""
         self._file.write(flat)
         self._lengths.append(np.fromiter(lengths, np.int64))
 
@@ -75,14 +75,14 @@ class FlatWriter:
             np.save(_splits_path(self.path), np.cumsum(splits, out=splits))
 
 
-def open_sentences(path: Path, dtype: type[np.integer]) -> Sentences:
-    """The ids in a file, memory-mapped."""
-    return Sentences(*_open(path, dtype))
+def open_tokens(path: Path, dtype: type[np.integer]) -> TokenArray:
+    """Open a file of ids, memory-mapped."""
+    return TokenArray(*_open(path, dtype))
 
 
-def open_lines(path: Path) -> Lines:
-    """The text in a file, memory-mapped."""
-    return Lines(*_open(path, np.uint8))
+def open_text(path: Path) -> TextArray:
+    """Open a file of text, memory-mapped."""
+    return TextArray(*_open(path, np.uint8))
 
 
 def _open(path: Path, dtype: type[np.integer]) -> tuple[np.ndarray, np.ndarray]:

@@ -13,17 +13,26 @@ from tfnmt.data.preparation.merges import WORDS, Merger, Skips
 from tfnmt.errors import UsageError, UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-"""Special ids: padding, begin and end of a sentence (ours to add), and unknown (never needed)."""
+"""Special ids: padding, BOS and EOS (added by tfnmt), and unknown (never needed)."""
 
 SPACE = "\u2581"
 
 
 def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> bytes:
-    """The SentencePiece model of some text, as the content of a `.model` file.
+    """Train a SentencePiece BPE model.
 
-    Byte pieces stand in for characters that the text does not have, so every string can be encoded
-    and only runs of spaces change on the way. Raises a UserError where the text is too small for
-    the vocabulary.
+    Byte tokens replace characters that the text does not contain. So every string can be encoded,
+    and only runs of spaces change.
+
+    Args:
+        lines: The text.
+        config: Vocabulary size and normalization.
+
+    Returns:
+        The content of a `.model` file.
+
+    Raises:
+        UserError: The text is too small for the vocabulary.
     """
     model = io.BytesIO()
     try:
@@ -42,12 +51,12 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _complaint(config.vocab_size, str(error)) from error
+        raise _vocabulary_error(config.vocab_size, str(error)) from error
     return model.getvalue()
 
 
 class Tokenizer:
-    """Pieces and ids of a trained model, in plain Python."""
+    """Encodes and decodes with a trained model, outside the graph."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -56,62 +65,68 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of pieces, special ones counted."""
+        """Return the number of tokens, special ones included."""
         return int(self._processor.vocab_size())
 
     @property
     def dtype(self) -> type[np.integer]:
-        """The smallest type that holds every id."""
+        """Return the smallest type that holds every id."""
         return np.uint16 if self.vocab_size <= 2**16 else np.int32
 
-    def pieces(self) -> list[str]:
-        """Every piece in the order of its id; a leading ▁ stands for a space."""
+    def tokens(self) -> list[str]:
+        """Return all tokens in the order of their ids. A leading ▁ stands for a space."""
         return [self._processor.id_to_piece(number) for number in range(self.vocab_size)]
 
     def encode(self, lines: list[str]) -> list[list[int]]:
-        """The ids of each line, without bos and eos."""
+        """Encode lines without BOS and EOS."""
         encoded: list[list[int]] = self._processor.encode(lines)
         return encoded
 
     def encode_flat(self, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of the lines end to end, an eos after each, and each line's number of ids.
+        """Return the concatenated ids of lines, EOS after each, and the number of ids per line.
 
-        No piece spans a space, so the ids of a line are those of its words, and most words have
-        come before: that is several times faster than to look for merges in every line.
+        No token spans a space, so a line is the sequence of its words, and most words are cached.
+        This is several times faster than merging every line.
         """
         eos = self._bytes([EOS])
         encoded = [b"".join(map(self._word, self._words_of(line))) + eos for line in lines]
         lengths = np.fromiter(map(len, encoded), np.int64) // len(eos)
         return np.frombuffer(b"".join(encoded), self.dtype), lengths
 
-    def draw(self, lines: list[str], dropout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """As `encode_flat`, with merges skipped at random (BPE-dropout; Provilkov et al., 2020).
+    def sample(self, lines: list[str], dropout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Encode as `encode_flat`, with randomly skipped merges (BPE-dropout).
 
-        What is drawn is a function of the seed, in any process. SentencePiece can skip merges too,
+        The result is a function of the seed in every process. SentencePiece can skip merges too,
         but its generator is salted with a random number of the process.
+
+        Args:
+            lines: The text.
+            dropout: The probability of skipping a merge.
+            seed: The random seed.
         """
         skips = Skips(dropout, seed)
         ids, lengths = [], []
         for line in lines:
-            drawn = [i for word in self._words_of(line) for i in self._merger.draw(word, skips)]
-            ids += [*drawn, EOS]
-            lengths.append(len(drawn) + 1)
+            sampled = [i for word in self._words_of(line) for i in self._merger.sample(word, skips)]
+            ids += [*sampled, EOS]
+            lengths.append(len(sampled) + 1)
         return np.array(ids, self.dtype), np.array(lengths)
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        """The text of each list of ids."""
+        """Decode lists of ids."""
         decoded: list[str] = self._processor.decode(ids)
         return decoded
 
     def _words_of(self, line: str) -> list[str]:
-        """The words of a line; the whole, where the line has SentencePiece's own mark of a space,
-        which may stand beside one.
+        """Return the words of a line, or the whole line if it contains ▁.
+
+        SentencePiece marks spaces with ▁, so that character may be adjacent to a space.
         """
         return [line] if SPACE in line else line.split(" ")
 
     @cached_property
     def _merger(self) -> Merger:
-        return Merger(self._processor, first_piece=UNK + 1)
+        return Merger(self._processor, first_token=UNK + 1)
 
     def _encode_word(self, word: str) -> bytes:
         return self._bytes(self._processor.encode(word))
@@ -120,16 +135,18 @@ class Tokenizer:
         return np.array(ids, self.dtype).tobytes()
 
 
-def _complaint(vocab_size: int, complaint: str) -> UserError:
-    """SentencePiece's complaint about the vocabulary, by the key's name and with what would fit."""
+def _vocabulary_error(vocab_size: int, message: str) -> UserError:
+    """Convert SentencePiece's message into an error that names the key and a size that fits."""
     for pattern, bound in (
         (r"<= (\d+)", "at most"),
         (r"required_chars\. \d+ vs (\d+)", "at least"),
     ):
-        found = re.search(pattern, complaint)
+        found = re.search(pattern, message)
         if found:
             return UsageError(
-                f"tokenizer.vocab_size: {vocab_size:,} pieces do not fit this text, {bound} "
-                f"{found[1]} do; --set tokenizer.vocab_size={found[1]}"
+                f"tokenizer.vocab_size={vocab_size}: does not fit this text, which allows {bound} "
+                f"{found[1]}; use --set tokenizer.vocab_size={found[1]}"
             )
-    return UserError(f"tokenizer: {' '.join(complaint.split())}; is there text to learn from?")
+    return UserError(
+        f"tokenizer: {' '.join(message.split())}; check that the training text is not empty"
+    )

@@ -19,7 +19,7 @@ from tfnmt.data.batching.batches import Batch, Batches, gather
 from tfnmt.data.batching.plan import Pairs, make_plan, padded_lengths
 from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.preparation.prepared import Prepared, prepare
-from tfnmt.data.preparation.storage import Lines, Sentences
+from tfnmt.data.preparation.storage import TextArray, TokenArray
 from tfnmt.data.preparation.tokenizer import EOS
 
 REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
@@ -27,7 +27,7 @@ Row = tuple[tuple[int, ...], ...]
 ROWS = 120
 DROPOUT = 0.3
 
-FRESH = """
+NEW_PROCESS = """
 import sys
 from pathlib import Path
 from tfnmt.config import build_config
@@ -40,14 +40,14 @@ config = build_config({"data": data, "training": {"seed": 7}})
 batches = Batches(make_plan(config, open_prepared(Path(sys.argv[1]))))
 sys.stdout.buffer.write(b"".join(side.tobytes() for part in batches.shards(13, 2) for side in part))
 """
-"""The shards of step 13, as bytes."""
+"""Writes the shards of step 13 as bytes to standard output."""
 
 with_and_without_dropout = pytest.mark.parametrize("dropout", [0.0, DROPOUT])
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """Real text: row N is N words to be translated into one word more or less."""
+    """Return prepared text with sentences of 1 to 11 words, up to one word more in the target."""
     folder = tmp_path_factory.mktemp("text")
     for language, more in (("en", 1), ("de", 2)):
         lines = (f"{'word ' * (row % 9 + more * (row % 2))}{row}\n" for row in range(ROWS))
@@ -61,10 +61,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 @pytest.fixture
 def three(prepared: Prepared) -> Prepared:
-    """Three pairs: 5 6 -> 7, 8 -> 9 10 11, nothing -> 4; 2 is eos."""
-    source = Sentences(np.array([5, 6, 2, 8, 2, 2], np.uint16), np.array([0, 3, 5, 6]))
-    target = Sentences(np.array([7, 2, 9, 10, 11, 2, 4, 2], np.uint16), np.array([0, 2, 6, 8]))
-    text = Lines(np.zeros(3, np.uint8), np.arange(4))
+    """Return three pairs: 5 6 -> 7, 8 -> 9 10 11, and an empty source -> 4. Id 2 is EOS."""
+    source = TokenArray(np.array([5, 6, 2, 8, 2, 2], np.uint16), np.array([0, 3, 5, 6]))
+    target = TokenArray(np.array([7, 2, 9, 10, 11, 2, 4, 2], np.uint16), np.array([0, 2, 6, 8]))
+    text = TextArray(np.zeros(3, np.uint8), np.arange(4))
     return Prepared(prepared.folder, prepared.tokenizer, source, target, text, text)
 
 
@@ -73,14 +73,14 @@ def make_batches(prepared: Prepared, dropout: float = 0.0, seed: int = 7) -> Bat
     return Batches(make_plan(build_config({"data": data, "training": {"seed": seed}}), prepared))
 
 
-def some_of(batches: Batches, first: int, replicas: int, count: int) -> list[Batch]:
-    """The first shards of the stream from a step on."""
+def first_shards(batches: Batches, first: int, replicas: int, count: int) -> list[Batch]:
+    """Return the first shards of the stream that starts at a step."""
     with closing(batches.since(first, replicas)) as stream:
         return list(islice(stream, count))
 
 
 def sources_of(parts: Iterable[Batch]) -> Counter[tuple[int, ...]]:
-    """How often each source sentence occurs."""
+    """Count the source sentences by their ids."""
     rows = (tuple(row[row != 0].tolist()) for part in parts for row in part.source)
     return Counter(row for row in rows if row)
 
@@ -93,7 +93,7 @@ def assert_same(parts: list[Batch], expected: list[Batch]) -> None:
 
 
 def rows_of(*batches: Batch) -> Counter[Row]:
-    """How often each (source, target_in, target_out) occurs, rows of padding left out."""
+    """Count the rows (source, target_in, target_out), without rows of padding."""
     rows = (
         tuple(tuple(side.tolist()) for side in row)
         for batch in batches
@@ -102,7 +102,7 @@ def rows_of(*batches: Batch) -> Counter[Row]:
     return Counter(row for row in rows if any(map(any, row)))
 
 
-def test_a_batch_is_shifted_by_bos_and_padded_with_0(three: Prepared) -> None:
+def test_gather_shifts_targets_by_bos_and_pads_with_0(three: Prepared) -> None:
     batch = gather(Pairs(three.source, three.target, np.array([1, 0, 2])), length=5)
     assert batch.source.tolist() == [
         [8, 2, 0, 0, 0],
@@ -121,26 +121,26 @@ def test_a_batch_is_shifted_by_bos_and_padded_with_0(three: Prepared) -> None:
     ]
 
 
-def test_a_batch_that_is_full_has_no_padding(three: Prepared) -> None:
+def test_gather_adds_no_padding_to_a_full_batch(three: Prepared) -> None:
     batch = gather(Pairs(three.source, three.target, np.array([1])), length=4)
     assert batch.target_in.tolist() == [[1, 9, 10, 11]]
     assert batch.target_out.tolist() == [[9, 10, 11, 2]]
 
 
-def test_without_a_row_there_is_one_of_padding(three: Prepared) -> None:
+def test_gather_without_rows_gives_one_row_of_padding(three: Prepared) -> None:
     for side in gather(Pairs(three.source, three.target, np.array([], np.int64)), length=3):
         assert side.tolist() == [[0, 0, 0]]
         assert side.dtype == np.int32
 
 
-def test_ids_are_int32(prepared: Prepared) -> None:
+def test_gathered_ids_are_int32(prepared: Prepared) -> None:
     assert all(
         side.dtype == np.int32
         for side in gather(Pairs(prepared.source, prepared.target, np.arange(7)), 30)
     )
 
 
-def test_a_batch_holds_the_sentences_of_its_rows(prepared: Prepared) -> None:
+def test_batch_contains_the_sentences_of_its_rows(prepared: Prepared) -> None:
     rows = np.array([119, 0, 57])
     batch = gather(Pairs(prepared.source, prepared.target, rows), length=40)
     for place, row in enumerate(rows):
@@ -150,7 +150,7 @@ def test_a_batch_holds_the_sentences_of_its_rows(prepared: Prepared) -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 4])
-def test_the_shards_of_a_step_are_its_batch(prepared: Prepared, replicas: int) -> None:
+def test_shards_of_a_step_form_its_batch(prepared: Prepared, replicas: int) -> None:
     batches = make_batches(prepared)
     for step in range(batches.plan.batches_per_epoch):
         planned = batches.plan.batch(step)
@@ -162,7 +162,7 @@ def test_the_shards_of_a_step_are_its_batch(prepared: Prepared, replicas: int) -
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
-def test_with_dropout_too_the_shards_of_a_step_are_the_batch_of_one_replica(
+def test_shards_with_bpe_dropout_form_the_batch_of_one_replica(
     prepared: Prepared, replicas: int
 ) -> None:
     batches = make_batches(prepared, DROPOUT)
@@ -175,7 +175,7 @@ def test_with_dropout_too_the_shards_of_a_step_are_the_batch_of_one_replica(
 
 @with_and_without_dropout
 @pytest.mark.parametrize("replicas", [2, 3, 4])
-def test_the_shards_of_a_step_are_of_like_size(
+def test_shards_of_a_step_differ_by_at_most_one_row(
     prepared: Prepared, replicas: int, dropout: float
 ) -> None:
     batches = make_batches(prepared, dropout)
@@ -185,7 +185,7 @@ def test_the_shards_of_a_step_are_of_like_size(
         assert sum(sizes) >= len(batches.plan.batch(step).pairs.rows)
 
 
-def test_replicas_without_a_row_get_one_of_padding(three: Prepared) -> None:
+def test_replicas_without_rows_get_one_row_of_padding(three: Prepared) -> None:
     batches = make_batches(three)
     assert batches.plan.batches_per_epoch == 1
     parts = batches.shards(0, replicas=5)
@@ -199,30 +199,28 @@ def test_replicas_without_a_row_get_one_of_padding(three: Prepared) -> None:
 
 @with_and_without_dropout
 @pytest.mark.parametrize("replicas", [1, 2, 4])
-def test_the_first_batch_of_a_resumed_run_is_the_one_that_would_have_come(
+def test_resumed_stream_equals_the_uninterrupted_stream(
     prepared: Prepared, replicas: int, dropout: float
 ) -> None:
-    """20 positions in three epochs, the ends of epochs among them."""
+    """Test 20 positions in three epochs, including the end of an epoch."""
     batches = make_batches(prepared, dropout)
     epoch = batches.plan.batches_per_epoch
-    whole = some_of(batches, 0, replicas, (3 * epoch + 2) * replicas)
+    whole = first_shards(batches, 0, replicas, (3 * epoch + 2) * replicas)
     positions = random.Random(replicas).sample(range(3 * epoch), 18)
     for first in (epoch - 1, epoch, *positions):
-        resumed = some_of(make_batches(prepared, dropout), first, replicas, 2 * replicas)
+        resumed = first_shards(make_batches(prepared, dropout), first, replicas, 2 * replicas)
         assert_same(resumed, whole[first * replicas : (first + 2) * replicas])
 
 
 @with_and_without_dropout
-def test_the_stream_is_the_shards_of_one_step_after_another(
-    prepared: Prepared, dropout: float
-) -> None:
+def test_stream_yields_the_shards_of_successive_steps(prepared: Prepared, dropout: float) -> None:
     batches = make_batches(prepared, dropout)
     expected = [part for step in range(5, 35) for part in batches.shards(step, 3)]
-    assert_same(some_of(batches, 5, 3, 90), expected)
+    assert_same(first_shards(batches, 5, 3, 90), expected)
 
 
 @pytest.mark.parametrize("read", [0, 1, 7])
-def test_a_stream_that_is_closed_leaves_no_thread_behind(prepared: Prepared, read: int) -> None:
+def test_closed_stream_leaves_no_threads(prepared: Prepared, read: int) -> None:
     before = set(threading.enumerate())
     stream = make_batches(prepared, DROPOUT).since(3, 2)
     for _ in islice(stream, read):
@@ -231,7 +229,7 @@ def test_a_stream_that_is_closed_leaves_no_thread_behind(prepared: Prepared, rea
     assert set(threading.enumerate()) == before
 
 
-def test_a_fault_in_the_background_comes_out_of_the_stream(prepared: Prepared) -> None:
+def test_stream_raises_errors_of_background_threads(prepared: Prepared) -> None:
     batches = make_batches(prepared)
     object.__setattr__(batches.plan, "batch", None)
     with closing(batches.since(0, 1)) as stream, pytest.raises(TypeError):
@@ -239,9 +237,9 @@ def test_a_fault_in_the_background_comes_out_of_the_stream(prepared: Prepared) -
 
 
 @with_and_without_dropout
-def test_a_fresh_process_draws_the_same_step(prepared: Prepared, dropout: float) -> None:
+def test_new_process_computes_the_same_shards(prepared: Prepared, dropout: float) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FRESH, prepared.folder, str(dropout)],
+        [sys.executable, "-c", NEW_PROCESS, prepared.folder, str(dropout)],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         check=True,
@@ -251,16 +249,16 @@ def test_a_fresh_process_draws_the_same_step(prepared: Prepared, dropout: float)
     assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(expected).digest()
 
 
-def test_an_epoch_of_shards_is_the_corpus(prepared: Prepared) -> None:
+def test_shards_of_an_epoch_contain_the_corpus_once(prepared: Prepared) -> None:
     batches = make_batches(prepared)
-    parts = some_of(batches, 0, 2, 2 * batches.plan.batches_per_epoch)
+    parts = first_shards(batches, 0, 2, 2 * batches.plan.batches_per_epoch)
     expected = Counter(tuple(prepared.source[row].tolist()) for row in range(ROWS))
     assert sources_of(parts) == expected
 
 
-def test_an_epoch_with_dropout_is_the_text_of_the_corpus(prepared: Prepared) -> None:
+def test_epoch_with_bpe_dropout_decodes_to_the_corpus(prepared: Prepared) -> None:
     batches = make_batches(prepared, DROPOUT)
-    parts = some_of(batches, 0, 1, batches.plan.batches_per_epoch)
+    parts = first_shards(batches, 0, 1, batches.plan.batches_per_epoch)
     tokenizer, count = prepared.tokenizer, Counter[tuple[str, str]]()
     for part in parts:
         sides = (
@@ -272,27 +270,31 @@ def test_an_epoch_with_dropout_is_the_text_of_the_corpus(prepared: Prepared) -> 
     assert count == Counter(zip(*(some.between(0, ROWS) for some in lines), strict=True))
 
 
-def test_with_dropout_each_epoch_is_cut_anew(prepared: Prepared) -> None:
+def test_bpe_dropout_segments_each_epoch_differently(prepared: Prepared) -> None:
     batches = make_batches(prepared, DROPOUT)
     epoch = batches.plan.batches_per_epoch
-    uncut = make_batches(prepared)
-    plain = sources_of(some_of(uncut, 0, 1, uncut.plan.batches_per_epoch))
-    first, second = (sources_of(some_of(batches, number * epoch, 1, epoch)) for number in (0, 1))
-    assert sum(first.values()) == sum(second.values()) == sum(plain.values()) == ROWS
-    for one, other in ((first, second), (first, plain), (second, plain)):
+    without_dropout = make_batches(prepared)
+    unsampled = sources_of(
+        first_shards(without_dropout, 0, 1, without_dropout.plan.batches_per_epoch)
+    )
+    first, second = (
+        sources_of(first_shards(batches, number * epoch, 1, epoch)) for number in (0, 1)
+    )
+    assert sum(first.values()) == sum(second.values()) == sum(unsampled.values()) == ROWS
+    for one, other in ((first, second), (first, unsampled), (second, unsampled)):
         assert (one & other).total() < ROWS / 2
 
 
-def test_dropout_hangs_on_the_seed(prepared: Prepared) -> None:
-    drawn = [sources_of(make_batches(prepared, DROPOUT, seed).shards(0, 1)) for seed in (1, 2, 1)]
-    assert drawn[0] == drawn[2]
-    assert drawn[0] != drawn[1]
+def test_bpe_dropout_depends_on_the_seed(prepared: Prepared) -> None:
+    sampled = [sources_of(make_batches(prepared, DROPOUT, seed).shards(0, 1)) for seed in (1, 2, 1)]
+    assert sampled[0] == sampled[2]
+    assert sampled[0] != sampled[1]
 
 
 @pytest.fixture(scope="module")
-def alike(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """One sentence, on both sides of every pair."""
-    folder = tmp_path_factory.mktemp("alike")
+def identical_pairs(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """Return 20 pairs that all have the same sentence on both sides."""
+    folder = tmp_path_factory.mktemp("identical_pairs")
     for name in ("my.en", "my.de"):
         (folder / name).write_text("word words wordy sword swords worded\n" * 20)
     files = [str(folder / "my.en"), str(folder / "my.de")]
@@ -302,19 +304,21 @@ def alike(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(config, open_corpus(config.data, 1, folder), folder)
 
 
-def test_both_sides_of_a_pair_are_not_cut_alike(alike: Prepared) -> None:
-    parts = some_of(make_batches(alike, DROPOUT), 0, 1, 20)
+def test_bpe_dropout_segments_the_sides_of_a_pair_independently(identical_pairs: Prepared) -> None:
+    parts = first_shards(make_batches(identical_pairs, DROPOUT), 0, 1, 20)
     rows = [row for part in parts for row in zip(part.source, part.target_out, strict=True)]
     assert np.mean([np.array_equal(source, target) for source, target in rows]) < 0.5
 
 
-def test_no_two_steps_are_cut_alike(alike: Prepared) -> None:
-    batches = make_batches(alike, DROPOUT)
-    drawn = {part.source.tobytes() for step in range(40) for part in batches.shards(step, 1)}
-    assert len(drawn) == 40
+def test_bpe_dropout_segments_each_step_differently(identical_pairs: Prepared) -> None:
+    batches = make_batches(identical_pairs, DROPOUT)
+    sampled = {part.source.tobytes() for step in range(40) for part in batches.shards(step, 1)}
+    assert len(sampled) == 40
 
 
-def test_a_drawn_batch_holds_its_longest_sentence_in_a_bucket(prepared: Prepared) -> None:
+def test_batch_with_bpe_dropout_has_the_padded_length_of_its_longest_sentence(
+    prepared: Prepared,
+) -> None:
     batches = make_batches(prepared, 0.9)
     for step in range(batches.plan.batches_per_epoch):
         (batch,) = batches.shards(step, 1)

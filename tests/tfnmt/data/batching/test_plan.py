@@ -16,7 +16,7 @@ MAX_LENGTH = 64
 
 
 def normal(random: np.random.Generator) -> Lengths:
-    """Captions like Multi30k's: 15 pieces or so (8,000 pieces), the sides alike."""
+    """Return lengths like those of Multi30k with 8,000 tokens: about 15, similar on both sides."""
     source = np.clip(np.round(random.lognormal(2.685, 0.295, 5000)), 4, 64).astype(np.int64)
     target = np.clip(source + np.round(random.normal(0.5, 2.7, 5000)).astype(np.int64), 4, 64)
     return source, target
@@ -30,7 +30,7 @@ def skewed(random: np.random.Generator) -> Lengths:
     return random.geometric(0.08, 4000), random.geometric(0.08, 4000)
 
 
-def alike(random: np.random.Generator) -> Lengths:
+def equal_lengths(random: np.random.Generator) -> Lengths:
     return np.full(1001, 7), np.full(1001, 9)
 
 
@@ -38,7 +38,7 @@ def one_row(random: np.random.Generator) -> Lengths:
     return np.array([5]), np.array([3])
 
 
-DISTRIBUTIONS = [normal, uniform, skewed, alike, one_row]
+DISTRIBUTIONS = [normal, uniform, skewed, equal_lengths, one_row]
 every_distribution = pytest.mark.parametrize("lengths", DISTRIBUTIONS)
 
 
@@ -55,13 +55,13 @@ def configuration(batch_tokens: int, max_length: int, seed: int) -> Config:
 
 @pytest.fixture
 def prepared() -> Prepared:
-    """Pairs of 3, 5, 6, 8 and 10 ids on the longer side."""
+    """Return pairs whose longer sides have 3, 5, 6, 8 and 10 ids."""
     return prepared_of_lengths(np.array([3, 4, 5, 8, 2]), np.array([2, 5, 6, 7, 10]))
 
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """Pairs of the toy corpus, with their text."""
+    """Return 3,000 pairs of the toy corpus with their text."""
     cache = tmp_path_factory.mktemp("cache")
     config = build_config({"data": {"max_pairs": 3000}, "tokenizer": {"vocab_size": 600}})
     return prepare(config, open_corpus(config.data, 1, cache), cache)
@@ -80,13 +80,13 @@ def rows_of(batches: list[PlannedBatch]) -> list[int]:
     return [row for batch in batches for row in batch.pairs.rows.tolist()]
 
 
-def slots(batch: PlannedBatch) -> int:
+def padded_tokens(batch: PlannedBatch) -> int:
     return len(batch.pairs.rows) * batch.length
 
 
 @every_distribution
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 1])
-def test_an_epoch_has_each_row_exactly_once(
+def test_epoch_contains_each_row_exactly_once(
     lengths: Callable[[np.random.Generator], Lengths], seed: int
 ) -> None:
     source, target = lengths(np.random.default_rng(0))
@@ -99,15 +99,15 @@ def test_an_epoch_has_each_row_exactly_once(
 
 @every_distribution
 @pytest.mark.parametrize("batch_tokens", [MAX_LENGTH, 100, 1024, 10**6])
-def test_no_batch_has_more_slots_than_the_budget(
+def test_batches_never_exceed_the_budget_of_padded_tokens(
     lengths: Callable[[np.random.Generator], Lengths], batch_tokens: int
 ) -> None:
     for batch in epoch(plan_of(lengths, batch_tokens=batch_tokens), 0):
-        assert 0 < slots(batch) <= batch_tokens
+        assert 0 < padded_tokens(batch) <= batch_tokens
 
 
 @every_distribution
-def test_a_batch_is_as_long_as_its_longest_row_needs(
+def test_batch_length_is_the_padded_length_of_its_longest_row(
     lengths: Callable[[np.random.Generator], Lengths],
 ) -> None:
     longer = np.maximum(*lengths(np.random.default_rng(0)))
@@ -117,17 +117,17 @@ def test_a_batch_is_as_long_as_its_longest_row_needs(
         assert batch.length == min(MAX_LENGTH, padded_lengths(np.array([longest]))[0])
 
 
-@pytest.mark.parametrize("lengths", [normal, uniform, skewed, alike])
-def test_all_batches_but_one_are_more_than_half_full(
+@pytest.mark.parametrize("lengths", [normal, uniform, skewed, equal_lengths])
+def test_all_batches_except_one_are_more_than_half_full(
     lengths: Callable[[np.random.Generator], Lengths],
 ) -> None:
-    sizes = sorted(slots(batch) for batch in epoch(plan_of(lengths), 0))
+    sizes = sorted(padded_tokens(batch) for batch in epoch(plan_of(lengths), 0))
     assert len(sizes) > 5
     assert sizes[1] > 1024 / 2
 
 
 @every_distribution
-def test_every_epoch_has_the_same_number_of_batches_of_the_same_shapes(
+def test_epochs_have_the_same_number_and_shapes_of_batches(
     lengths: Callable[[np.random.Generator], Lengths],
 ) -> None:
     plan = plan_of(lengths)
@@ -137,14 +137,14 @@ def test_every_epoch_has_the_same_number_of_batches_of_the_same_shapes(
     assert plan_of(lengths, seed=9).batches_per_epoch == plan.batches_per_epoch
 
 
-def test_the_same_seed_and_step_give_the_same_batch_in_a_fresh_plan() -> None:
+def test_new_plan_gives_the_same_batch_for_the_same_seed_and_step() -> None:
     steps = [700, 3, 150, 0, 41, 3]
     expected = as_lists([plan_of(normal).batch(step) for step in steps])
     plan = plan_of(normal)
     assert as_lists([plan.batch(step) for step in steps]) == expected
 
 
-def test_any_resume_point_goes_on_in_the_uninterrupted_order() -> None:
+def test_resumed_plan_has_the_uninterrupted_order() -> None:
     plan = plan_of(normal)
     count = plan.batches_per_epoch
     order = as_lists([plan.batch(step) for step in range(2 * count)])
@@ -153,7 +153,7 @@ def test_any_resume_point_goes_on_in_the_uninterrupted_order() -> None:
         assert as_lists([resumed.batch(step) for step in range(first, 2 * count)]) == order[first:]
 
 
-def test_epochs_and_seeds_differ_in_batches_and_in_their_order() -> None:
+def test_epochs_and_seeds_differ_in_batches_and_their_order() -> None:
     plan = plan_of(normal)
     for other in (epoch(plan, 1), epoch(plan_of(normal, seed=2), 0)):
         assert [batch.length for batch in other] != [batch.length for batch in epoch(plan, 0)]
@@ -163,27 +163,29 @@ def test_epochs_and_seeds_differ_in_batches_and_in_their_order() -> None:
         assert len(members[0] & members[1]) < len(other) / 10
 
 
-def test_an_epoch_is_not_sorted_by_length() -> None:
+def test_epoch_is_not_sorted_by_length() -> None:
     lengths = [batch.length for batch in epoch(plan_of(normal), 0)]
     assert lengths != sorted(lengths)
     half = len(lengths) // 2
     assert abs(np.mean(lengths[:half]) - np.mean(lengths[half:])) < 2
 
 
-def test_rows_with_a_side_that_is_too_long_are_left_out() -> None:
+def test_plan_leaves_out_pairs_with_a_side_that_is_too_long() -> None:
     source, target = np.array([5, 9, 8, 3, 8]), np.array([5, 2, 9, 8, 8])
     plan = plan_of_lengths(source, target, batch_tokens=100, max_length=8, seed=1)
     assert plan.rows.tolist() == [0, 3, 4]
     assert sorted(rows_of(epoch(plan, 0))) == [0, 3, 4]
 
 
-def test_a_corpus_of_one_row_is_one_batch_for_ever() -> None:
+def test_corpus_of_one_row_has_one_batch_in_every_epoch() -> None:
     plan = plan_of_lengths(np.array([5]), np.array([3]), batch_tokens=64, max_length=64, seed=1)
     assert plan.batches_per_epoch == 1
     assert as_lists([plan.batch(step) for step in (0, 1, 10**9)]) == [([0], 6)] * 3
 
 
-def test_a_configuration_makes_its_plan(prepared: Prepared) -> None:
+def test_make_plan_uses_batch_tokens_max_length_and_seed_of_the_configuration(
+    prepared: Prepared,
+) -> None:
     plan = make_plan(configuration(batch_tokens=16, max_length=8, seed=3), prepared)
     lengths = (prepared.source.lengths, prepared.target.lengths)
     expected = plan_of_lengths(*lengths, batch_tokens=16, max_length=8, seed=3)
@@ -191,35 +193,36 @@ def test_a_configuration_makes_its_plan(prepared: Prepared) -> None:
     assert plan.rows.tolist() == [0, 1, 2, 3]
 
 
-def test_a_corpus_of_which_nothing_is_left_is_the_users_to_mend(prepared: Prepared) -> None:
+def test_make_plan_raises_a_user_error_if_all_pairs_are_too_long(prepared: Prepared) -> None:
     make_plan(configuration(batch_tokens=16, max_length=3, seed=1), prepared)
-    with pytest.raises(UserError, match=r"data\.max_length: all 5 pairs .* 2 pieces; raise it"):
+    with pytest.raises(UserError, match=r"data\.max_length=2: all 5 pairs"):
         make_plan(configuration(batch_tokens=16, max_length=2, seed=1), prepared)
 
 
-def test_captions_are_padded_little() -> None:
-    """Of Multi30k's slots in English and German (8,000 pieces, 4,096 slots) 9.5% are padding, and
-    3.6% where only the longer side of each pair is looked at.
+def test_padding_of_captions_is_small() -> None:
+    """Multi30k itself has 9.5% padding, or 3.6% if only the longer side of each pair counts.
+
+    This is for English and German with 8,000 tokens and batches of 4,096 padded tokens.
     """
     source, target = normal(np.random.default_rng(0))
     batches = epoch(plan_of(normal, batch_tokens=4096), 0)
-    filled = sum(map(slots, batches))
+    filled = sum(map(padded_tokens, batches))
     assert 1 - int((source + target).sum()) / (2 * filled) < 0.15
     assert 1 - int(np.maximum(source, target).sum()) / filled < 0.08
 
 
-def test_captions_have_few_shapes() -> None:
+def test_captions_have_at_most_16_batch_lengths() -> None:
     batches = epoch(plan_of(normal, batch_tokens=4096), 0)
     assert len({batch.length for batch in batches}) <= 16
 
 
-def drawn_plan(toy: Prepared, batch_tokens: int, dropout: float) -> Plan:
+def plan_with_dropout(toy: Prepared, batch_tokens: int, dropout: float) -> Plan:
     keys = {"batch_tokens": batch_tokens, "max_length": MAX_LENGTH, "bpe_dropout": dropout}
     return make_plan(build_config({"data": keys}), toy)
 
 
 def texts(toy: Prepared, batches: list[PlannedBatch]) -> Counter[tuple[str, str]]:
-    """The pairs of batches as text."""
+    """Decode the pairs of batches and count them."""
     pairs = [
         [[int(i) for i in side[row][:-1]] for row in batch.pairs.rows]
         for batch in batches
@@ -234,45 +237,45 @@ def texts(toy: Prepared, batches: list[PlannedBatch]) -> Counter[tuple[str, str]
 
 
 @pytest.mark.parametrize("batch_tokens", [256, 1024, 4096])
-def test_drawn_batches_are_full_on_average_and_padded_little(
+def test_batches_with_bpe_dropout_are_full_on_average_with_little_padding(
     toy: Prepared, batch_tokens: int
 ) -> None:
-    """By batches as long as their longest sentence was before drawing a third would be padding."""
-    plan = drawn_plan(toy, batch_tokens, 0.1)
-    assert plan.batches_per_epoch > drawn_plan(toy, batch_tokens, 0.0).batches_per_epoch
+    """Batches planned from the lengths without dropout would contain a third of padding."""
+    plan = plan_with_dropout(toy, batch_tokens, 0.1)
+    assert plan.batches_per_epoch > plan_with_dropout(toy, batch_tokens, 0.0).batches_per_epoch
     for number in (0, 2):
-        drawn = epoch(plan, number)
-        full = [slots(batch) for batch in drawn]
+        batches = epoch(plan, number)
+        full = [padded_tokens(batch) for batch in batches]
         assert 0.75 * batch_tokens < np.mean(full) <= 1.02 * batch_tokens
         assert max(full) <= 1.25 * batch_tokens
-        filled = sum(int(batch.pairs.lengths.sum()) for batch in drawn)
+        filled = sum(int(batch.pairs.lengths.sum()) for batch in batches)
         assert 1 - filled / sum(full) < 0.12
 
 
 @pytest.mark.parametrize("batch_tokens", [256, 1024])
-def test_an_epoch_of_several_windows_has_each_pair_once(toy: Prepared, batch_tokens: int) -> None:
-    plan = drawn_plan(toy, batch_tokens, 0.1)
+def test_epoch_of_several_windows_contains_each_pair_once(toy: Prepared, batch_tokens: int) -> None:
+    plan = plan_with_dropout(toy, batch_tokens, 0.1)
     corpus = Counter((toy.source_lines[row], toy.target_lines[row]) for row in plan.rows)
     for number in (0, 1):
-        drawn = epoch(plan, number)
-        assert len({id(batch.pairs.source) for batch in drawn}) > 1  # windows
-        assert texts(toy, drawn) == corpus
+        batches = epoch(plan, number)
+        assert len({id(batch.pairs.source) for batch in batches}) > 1  # windows
+        assert texts(toy, batches) == corpus
 
 
-def test_any_step_of_a_drawn_plan_is_found_by_its_number(toy: Prepared) -> None:
-    plan = drawn_plan(toy, 256, 0.1)
+def test_steps_with_bpe_dropout_do_not_depend_on_the_order_of_requests(toy: Prepared) -> None:
+    plan = plan_with_dropout(toy, 256, 0.1)
     count = plan.batches_per_epoch
     steps = [2 * count + 1, 0, count - 1, count, 40]
     found = [plan.batch(step) for step in steps]
-    fresh = [drawn_plan(toy, 256, 0.1).batch(step) for step in steps]
-    for one, other in zip(found, fresh, strict=True):
+    expected = [plan_with_dropout(toy, 256, 0.1).batch(step) for step in steps]
+    for one, other in zip(found, expected, strict=True):
         assert texts(toy, [one]) == texts(toy, [other])
         assert one.length == other.length
         assert one.pairs.lengths.tolist() == other.pairs.lengths.tolist()
 
 
 @pytest.mark.parametrize("longest", [2, 63, 64, 100, 1000])
-def test_padded_lengths_are_a_little_more_than_the_lengths(longest: int) -> None:
+def test_padded_lengths_exceed_the_lengths_by_at_most_an_eighth(longest: int) -> None:
     lengths = np.arange(1, longest + 1)
     padded = padded_lengths(lengths)
     assert np.all(padded >= lengths)
@@ -282,7 +285,7 @@ def test_padded_lengths_are_a_little_more_than_the_lengths(longest: int) -> None
     assert np.all((padded - lengths)[~beyond] <= 1)
 
 
-def test_padded_lengths_are_multiples_of_2_then_of_4_then_of_8() -> None:
+def test_padded_lengths_are_multiples_of_2_then_4_then_8() -> None:
     lengths = np.array([1, 2, 3, 16, 17, 31, 33, 37, 64, 65, 127, 129])
     padded = [2, 2, 4, 16, 18, 32, 36, 40, 64, 72, 128, 144]
     assert padded_lengths(lengths).tolist() == padded

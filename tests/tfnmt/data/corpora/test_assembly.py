@@ -19,25 +19,31 @@ from tfnmt.data.corpora import assembly
 from tfnmt.data.corpora.assembly import Origin, assemble, readable
 from tfnmt.data.corpora.published import Part, Published, Reader, every_100th_english, segments
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import exclusive
+from tfnmt.runtime.files import file_lock
 
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (25_000, "25.0 kB"),
-     (17_040_000, "17.0 MB"), (1_656_362_162, "1.7 GB")],
-)  # fmt: skip
-def test_sizes_are_for_people(size: int, text: str) -> None:
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (25_000, "25.0 kB"),
+        (17_040_000, "17.0 MB"),
+        (1_656_362_162, "1.7 GB"),
+    ],
+)
+def test_readable_formats_sizes(size: int, text: str) -> None:
     assert readable(size) == text
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Gives the files of a folder, wherever they are asked for, and notes what was asked."""
+    """Serves the files of a folder under any path, and records the requests."""
 
     server: "Server"
 
     def translate_path(self, path: str) -> str:
-        self.server.asked.append(path)
+        self.server.requests.append(path)
         return str(self.server.folder / path.rpartition("/")[2])
 
     def log_message(self, *arguments: object) -> None:
@@ -50,7 +56,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.folder = folder
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     @property
     def url(self) -> str:
@@ -106,61 +112,65 @@ def corpus(server: Server) -> Published:
 
 
 def texts(folder: Path) -> dict[str, str]:
-    """The files of a folder, without its lock."""
+    """Return the texts of a folder by file name, without its lock."""
     return {path.name: path.read_text("utf-8") for path in folder.iterdir() if path.name != ".lock"}
 
 
-def test_a_split_is_put_together_from_its_parts(
+def test_split_is_assembled_from_its_parts(
     server: Server, corpus: Published, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
     assemble(corpus, ("de", "en"), "train", data, Origin())
-    assert server.asked == ["/de/en/talks-deen.tgz", "/get?f=news.zip"]
+    assert server.requests == ["/de/en/talks-deen.tgz", "/get?f=news.zip"]
     assert texts(data / "small" / "de-en") == {
-        "train.de": "eins\nzwei\ndrei\n", "train.en": "one\ntwo\nthree\n",
-    }  # fmt: skip
+        "train.de": "eins\nzwei\ndrei\n",
+        "train.en": "one\ntwo\nthree\n",
+    }
     assemble(corpus, ("en", "de"), "val", data, Origin())
-    assert server.asked[2:] == ["/x/deu.en.gz", "/x/deu.de.gz"]
+    assert server.requests[2:] == ["/x/deu.en.gz", "/x/deu.de.gz"]
     assert texts(data / "small" / "de-en")["val.de"] == "Wert\n"
     assert texts(data / "small" / "de-en")["val.en"] == "worth\n"
-    archives = {path.name for path in (data / "archives").iterdir()}
-    assert archives == {"talks-deen.tgz", "news.zip", "deu.en.gz", "deu.de.gz", ".lock",
-                        "checksums.json"}  # fmt: skip
+    archives = {"talks-deen.tgz", "news.zip", "deu.en.gz", "deu.de.gz"}
+    assert {path.name for path in (data / "archives").iterdir()} == {
+        *archives,
+        ".lock",
+        "checksums.json",
+    }
     captured = capsys.readouterr()
     assert captured.out == ""
-    said = captured.err.splitlines()
-    assert said[0].startswith(f"tfnmt: small de-en train: downloading about 2.0 kB into {data}, ")
-    assert "takes about 12.0 kB of the " in said[0]
-    assert said[1] == "tfnmt: licence: none at all"
+    log = captured.err.splitlines()
+    assert log[0].startswith(f"tfnmt: small de-en train: downloading about 2.0 kB to {data}; ")
+    assert "needs about 12.0 kB of " in log[0]
+    assert log[1] == "tfnmt: license: none at all"
 
 
-def test_a_mirror_gives_the_same(server: Server, corpus: Published, tmp_path: Path) -> None:
+def test_mirror_gives_the_same_files(server: Server, corpus: Published, tmp_path: Path) -> None:
     (server.folder / "get?f=news.zip").rename(server.folder / "news.zip")
     assemble(corpus, ("de", "en"), "train", tmp_path / "data", Origin(f"{server.url}/mirror/"))
-    assert server.asked == ["/mirror/talks-deen.tgz", "/mirror/news.zip"]
+    assert server.requests == ["/mirror/talks-deen.tgz", "/mirror/news.zip"]
     assert texts(tmp_path / "data" / "small" / "de-en")["train.en"] == "one\ntwo\nthree\n"
 
 
-def test_a_part_of_other_pairs_is_not_asked_for(server: Server, tmp_path: Path) -> None:
+def test_parts_of_other_pairs_are_not_requested(server: Server, tmp_path: Path) -> None:
     members = {name.replace("de", "fr"): text for name, text in TALKS.items()}
     write_tgz(server.folder / "talks-fren.tgz", members)
     assemble(small_corpus(server.url), ("en", "fr"), "train", tmp_path, Origin())
-    assert server.asked == ["/fr/en/talks-fren.tgz"]
+    assert server.requests == ["/fr/en/talks-fren.tgz"]
     assert texts(tmp_path / "small" / "fr-en")["train.fr"] == "eins\nzwei\n"
 
 
-def test_what_is_there_already_is_not_announced(
+def test_announced_size_excludes_existing_archives(
     server: Server, corpus: Published, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archives = tmp_path / "archives"
     archives.mkdir()
     write_tgz(archives / "talks-deen.tgz", TALKS)
     assemble(corpus, ("de", "en"), "train", tmp_path, Origin())
-    assert "downloading about 1.0 kB into" in capsys.readouterr().err
-    assert server.asked == ["/get?f=news.zip"]
+    assert "downloading about 1.0 kB to" in capsys.readouterr().err
+    assert server.requests == ["/get?f=news.zip"]
 
 
-def refused(corpus: Published, data: Path, split: str = "train") -> str:
+def assembly_error(corpus: Published, data: Path, split: str = "train") -> str:
     with pytest.raises(UserError) as caught:
         assemble(corpus, ("de", "en"), split, data, Origin())
     (problem,) = caught.value.problems
@@ -175,29 +185,29 @@ def refused(corpus: Published, data: Path, split: str = "train") -> str:
         ({"news.de": "", "news.en": ""}, "0 sentences in news.de, 0 in news.en"),
     ],
 )
-def test_an_archive_whose_languages_differ_in_length_is_refused(
+def test_archive_with_different_lengths_is_an_error(
     server: Server, corpus: Published, tmp_path: Path, news: dict[str, str], counts: str
 ) -> None:
     write_zip(server.folder / "get?f=news.zip", news)
-    message = refused(corpus, tmp_path)
+    message = assembly_error(corpus, tmp_path)
     assert message.startswith(f"news.zip: {counts}; ")
     assert texts(tmp_path / "small" / "de-en") == {}
 
 
-def test_parts_do_not_make_up_for_one_another(
+def test_lengths_are_compared_for_each_part(
     server: Server, corpus: Published, tmp_path: Path
 ) -> None:
     write_tgz(server.folder / "talks-deen.tgz", TALKS | {"talks/train.de-en.de": "eins\n"})
     write_zip(server.folder / "get?f=news.zip", NEWS | {"news.de": "zwei\ndrei\n"})
-    assert refused(corpus, tmp_path).startswith("talks-deen.tgz: 1 sentences in ")
+    assert assembly_error(corpus, tmp_path).startswith("talks-deen.tgz: 1 sentences in ")
     assert texts(tmp_path / "small" / "de-en") == {}
 
 
-def test_an_archive_without_the_member_is_refused(
+def test_archive_without_the_member_is_an_error(
     server: Server, corpus: Published, tmp_path: Path
 ) -> None:
     write_zip(server.folder / "get?f=news.zip", {"news.de": "drei\n"})
-    assert "holds no news.en; " in refused(corpus, tmp_path)
+    assert "contains no news.en, " in assembly_error(corpus, tmp_path)
     assert texts(tmp_path / "small" / "de-en") == {}
 
 
@@ -205,44 +215,43 @@ def test_an_archive_without_the_member_is_refused(
     ("reader", "text"),
     [(every_100th_english(held_out=False), b"\n"), (segments, b"<seg>\xff</seg>")],
 )
-def test_a_member_that_is_something_else_is_refused(
+def test_member_with_another_format_is_an_error(
     server: Server, corpus: Published, tmp_path: Path, reader: Reader, text: bytes
 ) -> None:
     for language in ("de", "en"):
         (server.folder / f"deu.{language}.gz").write_bytes(gzip.compress(text))
     other = Part(f"{server.url}/{{alpha3}}.{{language}}.gz", "val", 10, reader)
-    message = refused(replace(corpus, splits={"val": (other,)}), tmp_path, "val")
-    assert message.startswith(f"{tmp_path}/archives/deu.de.gz: val is not what was expected (")
+    message = assembly_error(replace(corpus, splits={"val": (other,)}), tmp_path, "val")
+    assert message.startswith(f"{tmp_path}/archives/deu.de.gz: val has an unexpected format (")
     assert texts(tmp_path / "small" / "de-en") == {}
 
 
-def test_no_room_is_told_before_anything_is_asked(
+def test_full_disk_is_an_error_before_any_request(
     server: Server, corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("Usage", (), {"free": 11_999})
     monkeypatch.setattr(assembly.shutil, "disk_usage", lambda _: usage)
-    message = refused(corpus, tmp_path)
-    assert message.startswith(f"{tmp_path}: 12.0 kB are free, about 12.0 kB are needed; ")
+    message = assembly_error(corpus, tmp_path)
+    assert message.startswith(f"{tmp_path}: only 12.0 kB of about 12.0 kB are free; ")
     assert "--data_dir" in message
-    assert server.asked == []
+    assert server.requests == []
     usage.free = 12_000  # type: ignore[attr-defined]
     assemble(corpus, ("de", "en"), "train", tmp_path, Origin())
 
 
-def test_a_folder_that_cannot_be_is_told(corpus: Published, tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_an_error(corpus: Published, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert ": File exists; mend it and run again" in refused(corpus, tmp_path / "file")
+    assert ": File exists; " in assembly_error(corpus, tmp_path / "file")
     (tmp_path / "small").write_text("")
-    assert refused(corpus, tmp_path).startswith(f"{tmp_path}/small/de-en: Not a directory; ")
+    assert assembly_error(corpus, tmp_path).startswith(f"{tmp_path}/small/de-en: Not a directory; ")
 
 
-# Python that ends a process, as a kill does, at a moment of an assembly.
 MOMENTS = {
-    "before the pieces are checked": "assembly._check = lambda *_: os._exit(9)",
-    "before the first file": "assembly._join = lambda *_: os._exit(9)",
+    "before the parts are checked": "assembly._check = lambda *_: os._exit(9)",
+    "before the first file": "assembly._concatenate = lambda *_: os._exit(9)",
     "between the two files": (
-        "join, calls = assembly._join, []\n"
-        "assembly._join = lambda *a: os._exit(9) if calls else calls.append(join(*a))"
+        "concatenate, calls = assembly._concatenate, []\n"
+        "assembly._concatenate = lambda *a: os._exit(9) if calls else calls.append(concatenate(*a))"
     ),
     "within the second file": (
         "copy, calls = assembly.shutil.copyfileobj, []\n"
@@ -253,15 +262,16 @@ MOMENTS = {
         "assembly.shutil.copyfileobj = stop"
     ),
 }
+"""Python code that ends a process at a moment of the assembly, as a kill does."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_what_a_killed_process_left_is_completed(
+def test_assembly_completes_the_files_of_a_killed_process(
     server: Server, corpus: Published, tmp_path: Path, moment: str
 ) -> None:
     (server.folder / "get?f=news.zip").rename(server.folder / "news.zip")
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom tfnmt.data import assembly\n"
+        "import os, sys\nfrom pathlib import Path\nfrom tfnmt.data.corpora import assembly\n"
         "from tfnmt.data.corpora.published import Part, Published\n"
         f"{MOMENTS[moment]}\n"
         "corpus = Published('small', (('de', 'en'),), {'train': ("
@@ -275,42 +285,42 @@ def test_what_a_killed_process_left_is_completed(
     )
     assert done.returncode == 9, done.stderr
     folder = tmp_path / "small" / "de-en"
-    assert set(texts_that_look_whole(folder)) == (
+    assert set(complete_texts(folder)) == (
         {"train.de"} if "second" in moment or "between" in moment else set()
     )
-    server.asked.clear()
+    server.requests.clear()
     assemble(corpus, ("de", "en"), "train", tmp_path, Origin())
-    assert server.asked == []  # the archives are there
+    assert server.requests == []  # the archives exist
     assert texts(folder) == {"train.de": "eins\nzwei\ndrei\n", "train.en": "one\ntwo\nthree\n"}
 
 
-def texts_that_look_whole(folder: Path) -> list[str]:
+def complete_texts(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
 
 
-def test_what_another_process_made_meanwhile_is_not_made_again(
+def test_assembly_keeps_files_that_another_process_wrote_meanwhile(
     server: Server, corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "small" / "de-en"
-    make = partial(assemble, corpus, ("de", "en"), "train", tmp_path, None)
-    waiting, waits = threading.Thread(target=make), threading.Event()
-    monkeypatch.setattr("tfnmt.runtime.files.say", lambda _: waits.set())
-    with exclusive(folder / ".lock", "busy"):
-        waiting.start()
-        assert waits.wait(10)
+    assemble_train = partial(assemble, corpus, ("de", "en"), "train", tmp_path, None)
+    thread, waiting = threading.Thread(target=assemble_train), threading.Event()
+    monkeypatch.setattr("tfnmt.runtime.files.log", lambda _: waiting.set())
+    with file_lock(folder / ".lock", "busy"):
+        thread.start()
+        assert waiting.wait(10)
         for name in ("train.de", "train.en"):
-            (folder / name).write_text("made by the other\n")
-    waiting.join(10)
-    assert server.asked == []
-    assert texts(folder)["train.de"] == "made by the other\n"
+            (folder / name).write_text("of the other process\n")
+    thread.join(10)
+    assert server.requests == []
+    assert texts(folder)["train.de"] == "of the other process\n"
 
 
-def test_pieces_go_when_it_fails(
+def test_failed_assembly_removes_its_temporary_parts(
     corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(assembly, "_join", full)
-    assert ": No space left on device; " in refused(corpus, tmp_path)
+    monkeypatch.setattr(assembly, "_concatenate", full)
+    assert ": No space left on device; " in assembly_error(corpus, tmp_path)
     assert texts(tmp_path / "small" / "de-en") == {}

@@ -26,12 +26,12 @@ SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request with the next of the server's answers, the last one for ever."""
+    """Sends the next of the server's answers to each request, and the last one repeatedly."""
 
     server: "Server"
 
     def do_GET(self) -> None:
-        self.server.asked.append((self.path, self.headers.get("Range")))
+        self.server.requests.append((self.path, self.headers.get("Range")))
         answers = self.server.answers
         (answers.pop(0) if len(answers) > 1 else answers[0])(self)
 
@@ -52,9 +52,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: list[Answer] = [whole]
-        self.asked: list[tuple[str, str | None]] = []
-        self.go_on = threading.Event()
+        self.answers: list[Answer] = [complete]
+        self.requests: list[tuple[str, str | None]] = []
+        self.continue_sending = threading.Event()
 
     @property
     def base(self) -> str:
@@ -62,7 +62,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def ranges(self) -> list[str | None]:
-        return [ranges for _, ranges in self.asked]
+        return [ranges for _, ranges in self.requests]
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass  # the client was killed
@@ -71,8 +71,8 @@ class Server(ThreadingHTTPServer):
 Answer = Callable[[Handler], None]
 
 
-def serve(content: bytes, etag: str, cut: int | None = None) -> Answer:
-    """A good server of the content, which breaks off after `cut` bytes if that is given."""
+def serve(content: bytes, etag: str, limit: int | None = None) -> Answer:
+    """Answer with the content. The connection breaks after `limit` bytes, if given."""
 
     def answer(handler: Handler) -> None:
         start = 0
@@ -86,13 +86,13 @@ def serve(content: bytes, etag: str, cut: int | None = None) -> Answer:
             handler.answer(206, size - start, ETag=etag, **part)
         else:
             handler.answer(200, size, ETag=etag)
-        handler.wfile.write(content[start:] if cut is None else content[start : start + cut])
+        handler.wfile.write(content[start:] if limit is None else content[start : start + limit])
 
     return answer
 
 
-whole = serve(CONTENT, '"one"')
-half = serve(CONTENT, '"one"', cut=HALF)
+complete = serve(CONTENT, '"one"')
+half = serve(CONTENT, '"one"', limit=HALF)
 
 
 def ignores_range(handler: Handler) -> None:
@@ -101,14 +101,14 @@ def ignores_range(handler: Handler) -> None:
 
 
 def stops_at_half(handler: Handler) -> None:
-    """Sends half and then nothing, until the test lets it go on."""
+    """Send half of the content, then wait until the test sets `continue_sending`."""
     handler.answer(200, len(CONTENT), ETag='"one"')
     handler.wfile.write(CONTENT[:HALF])
-    handler.server.go_on.wait(5)
+    handler.server.continue_sending.wait(5)
     handler.wfile.write(CONTENT[HALF:])
 
 
-def says(status: int, content: bytes = b"", **headers: str) -> Answer:
+def respond(status: int, content: bytes = b"", **headers: str) -> Answer:
     def answer(handler: Handler) -> None:
         handler.answer(status, len(content), **headers)
         handler.wfile.write(content)
@@ -122,7 +122,7 @@ def server() -> Iterator[Server]:
         thread = threading.Thread(target=running.serve_forever, args=(0.02,))
         thread.start()
         yield running
-        running.go_on.set()
+        running.continue_sending.set()
         running.shutdown()
         thread.join()
 
@@ -137,7 +137,7 @@ def corpus(server: Server, checksum: str | None = None) -> Download:
     return Download(f"{server.base}/sets/corpus.tgz?download=1", len(CONTENT), checksum)
 
 
-def refused(download: Download, folder: Path, mirror: str | None = None) -> str:
+def fetch_error(download: Download, folder: Path, mirror: str | None = None) -> str:
     with pytest.raises(UserError) as caught:
         fetch(download, folder, mirror)
     assert "; " in str(caught.value)
@@ -149,17 +149,17 @@ def files_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("checksum", [None, MD5, SHA256])
-def test_a_file_is_downloaded_once(server: Server, tmp_path: Path, checksum: str | None) -> None:
+def test_fetch_downloads_a_file_once(server: Server, tmp_path: Path, checksum: str | None) -> None:
     folder = tmp_path / "new" / "folder"
     for _ in range(2):
         path = fetch(corpus(server, checksum), folder)
         assert path == folder / "corpus.tgz"
         assert path.read_bytes() == CONTENT
-    assert server.asked == [("/sets/corpus.tgz?download=1", None)]
+    assert server.requests == [("/sets/corpus.tgz?download=1", None)]
     assert files_in(folder) == {"corpus.tgz"}
 
 
-def test_what_is_downloaded_is_said_with_its_size(
+def test_fetch_logs_url_and_size(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fetch(corpus(server), tmp_path)
@@ -168,148 +168,152 @@ def test_what_is_downloaded_is_said_with_its_size(
     assert captured.err == f"tfnmt: downloading {corpus(server).url} (about 0.3 MB)\n"
 
 
-def test_a_download_may_have_a_name_of_its_own(server: Server, tmp_path: Path) -> None:
+def test_download_name_replaces_the_one_of_the_url(server: Server, tmp_path: Path) -> None:
     download = Download(f"{server.base}/get?id=7", len(CONTENT), name="corpus.zip")
     assert fetch(download, tmp_path) == tmp_path / "corpus.zip"
 
 
-def test_a_mirror_replaces_all_before_the_name(server: Server, tmp_path: Path) -> None:
+def test_mirror_replaces_everything_before_the_file_name(server: Server, tmp_path: Path) -> None:
     download = Download("http://nowhere.invalid/sets/corpus.tgz", len(CONTENT))
     assert fetch(download, tmp_path, f"{server.base}/a/b/").read_bytes() == CONTENT
-    assert server.asked == [("/a/b/corpus.tgz", None)]
+    assert server.requests == [("/a/b/corpus.tgz", None)]
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x.org/a.tgz", "/a/b.tgz", "x:y"])
-def test_only_http_and_https_are_asked(tmp_path: Path, url: str) -> None:
-    assert refused(Download(url, 1), tmp_path).startswith(f"{url}: neither http nor https; ")
-    mirrored = refused(Download("https://x.org/a.tgz", 1), tmp_path, url)
+def test_fetch_accepts_only_http_and_https(tmp_path: Path, url: str) -> None:
+    assert fetch_error(Download(url, 1), tmp_path).startswith(f"{url}: neither http nor https; ")
+    mirrored = fetch_error(Download("https://x.org/a.tgz", 1), tmp_path, url)
     assert mirrored.startswith(f"{url}/a.tgz: neither http nor https; ")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_packed_for_the_transfer_only_in_name_stays_as_it_is(
-    server: Server, tmp_path: Path
-) -> None:
-    server.answers = [says(200, CONTENT, Content_Encoding="gzip")]
+def test_fetch_ignores_a_content_encoding_of_gzip(server: Server, tmp_path: Path) -> None:
+    server.answers = [respond(200, CONTENT, Content_Encoding="gzip")]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_broken_connection_is_gone_on_from_where_it_broke(
+def test_fetch_resumes_after_a_broken_connection(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.answers = [half, whole]
+    server.answers = [half, complete]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
     assert server.ranges == [None, f"bytes={HALF}-"]
     assert files_in(tmp_path) == {"corpus.tgz"}
     assert "trying again" in capsys.readouterr().err
 
 
-def test_a_date_serves_where_the_etag_is_weak(server: Server, tmp_path: Path) -> None:
+def test_fetch_resumes_with_a_date_if_the_etag_is_weak(server: Server, tmp_path: Path) -> None:
     date = "Tue, 01 Oct 2024 10:00:00 GMT"
 
-    def cut(handler: Handler) -> None:
+    def send_half(handler: Handler) -> None:
         handler.answer(200, len(CONTENT), ETag='W/"one"', Last_Modified=date)
         handler.wfile.write(CONTENT[:HALF])
 
-    server.answers = [cut, serve(CONTENT, date)]
+    server.answers = [send_half, serve(CONTENT, date)]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
     assert server.ranges == [None, f"bytes={HALF}-"]
 
 
-def test_without_etag_and_date_it_begins_again(server: Server, tmp_path: Path) -> None:
-    def cut(handler: Handler) -> None:
+def test_fetch_starts_over_without_etag_and_date(server: Server, tmp_path: Path) -> None:
+    def send_half(handler: Handler) -> None:
         handler.answer(200, len(CONTENT))
         handler.wfile.write(CONTENT[:HALF])
 
-    server.answers = [cut]
-    assert "; the same command begins again, or try" in refused(corpus(server), tmp_path)
-    server.answers = [whole]
+    server.answers = [send_half]
+    assert "; the same command starts over, or try" in fetch_error(corpus(server), tmp_path)
+    server.answers = [complete]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
     assert set(server.ranges) == {None}
 
 
-def test_what_came_before_the_last_attempt_failed_is_told_and_kept(
+def test_last_failed_attempt_reports_and_keeps_the_received_part(
     server: Server, tmp_path: Path
 ) -> None:
-    server.answers = [serve(CONTENT, '"one"', cut=50_000)]
-    message = refused(Download(corpus(server).url, size=123), tmp_path)  # the server knows better
-    assert message.startswith(f"{corpus(server).url}: 150,000 of 300,000 bytes came (")
-    assert "; the same command goes on from there, or try --mirror=URL, or put " in message
-    assert len(server.asked) == downloads.ATTEMPTS
+    server.answers = [serve(CONTENT, '"one"', limit=50_000)]
+    message = fetch_error(
+        Download(corpus(server).url, size=123), tmp_path
+    )  # the server sends another size
+    assert message.startswith(f"{corpus(server).url}: only 150,000 of 300,000 bytes received (")
+    assert "; the same command resumes from there, or try --mirror=URL, or put " in message
+    assert len(server.requests) == downloads.ATTEMPTS
     assert not (tmp_path / "corpus.tgz").exists()
-    server.answers = [whole]
+    server.answers = [complete]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
     assert server.ranges[-1] == "bytes=150000-"
 
 
-def test_the_pauses_grow(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_between_attempts_grow(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(downloads, "PAUSE_SECONDS", 2.0)
     monkeypatch.setattr(downloads.time, "sleep", pauses.append)
-    server.answers = [serve(CONTENT, '"one"', cut=0)]
-    refused(corpus(server), tmp_path)
+    server.answers = [serve(CONTENT, '"one"', limit=0)]
+    fetch_error(corpus(server), tmp_path)
     assert pauses == [2.0, 4.0]
 
 
-def test_a_server_that_hangs_is_not_waited_for(
+def test_fetch_resumes_after_a_read_timeout(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "READ_SECONDS", 0.2)
-    server.answers = [stops_at_half, whole]
+    server.answers = [stops_at_half, complete]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
-    (went_on,) = [ranges for ranges in server.ranges if ranges]
-    assert 0 < int(went_on.removeprefix("bytes=").removesuffix("-")) <= HALF
+    (resumed,) = [ranges for ranges in server.ranges if ranges]
+    assert 0 < int(resumed.removeprefix("bytes=").removesuffix("-")) <= HALF
 
 
-def test_a_server_that_never_answers_is_told(
+def test_server_that_never_answers_is_an_error(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "READ_SECONDS", 0.1)
-    server.answers = [lambda handler: handler.server.go_on.wait(5) and None]
-    assert "0 of 300,000 bytes came (timed out); " in refused(corpus(server), tmp_path)
+    server.answers = [lambda handler: handler.server.continue_sending.wait(5) and None]
+    assert "only 0 of 300,000 bytes received (timed out); " in fetch_error(corpus(server), tmp_path)
 
 
-def test_a_server_that_ignores_range_begins_again(server: Server, tmp_path: Path) -> None:
+def test_fetch_starts_over_if_the_server_ignores_range(server: Server, tmp_path: Path) -> None:
     server.answers = [half, ignores_range]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_file_that_changed_meanwhile_begins_again(server: Server, tmp_path: Path) -> None:
+def test_fetch_starts_over_if_the_file_has_changed(server: Server, tmp_path: Path) -> None:
     server.answers = [half, serve(OTHER, '"two"')]
     assert fetch(corpus(server), tmp_path).read_bytes() == OTHER
     assert server.ranges == [None, f"bytes={HALF}-"]
 
 
-def test_another_servers_part_is_not_gone_on_with(server: Server, tmp_path: Path) -> None:
-    server.answers = [half, *[says(404)] * 2]
-    refused(corpus(server), tmp_path)
+def test_fetch_does_not_resume_the_part_of_another_url(server: Server, tmp_path: Path) -> None:
+    server.answers = [half, *[respond(404)] * 2]
+    fetch_error(corpus(server), tmp_path)
     server.answers = [serve(OTHER, '"one"')]
     assert fetch(corpus(server), tmp_path, f"{server.base}/mirror").read_bytes() == OTHER
     assert server.ranges[-1] is None
 
 
-def test_another_part_than_was_asked_for_is_not_used(server: Server, tmp_path: Path) -> None:
-    wrong = says(206, CONTENT[:HALF], Content_Range=f"bytes 0-{HALF - 1}/{len(CONTENT)}")
-    server.answers = [half, wrong, whole]
+def test_fetch_discards_a_part_that_was_not_requested(server: Server, tmp_path: Path) -> None:
+    wrong = respond(206, CONTENT[:HALF], Content_Range=f"bytes 0-{HALF - 1}/{len(CONTENT)}")
+    server.answers = [half, wrong, complete]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
     assert server.ranges == [None, f"bytes={HALF}-", None]
 
 
 @pytest.mark.parametrize("length", [len(CONTENT), len(CONTENT) + 1])
-def test_a_part_that_is_all_or_more_is_settled(server: Server, tmp_path: Path, length: int) -> None:
+def test_fetch_accepts_a_complete_part_and_discards_a_longer_one(
+    server: Server, tmp_path: Path, length: int
+) -> None:
     server.answers = [half]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(downloads, "ATTEMPTS", 1)
-        refused(corpus(server), tmp_path)
+        fetch_error(corpus(server), tmp_path)
     partial = tmp_path / "corpus.tgz.partial"
     partial.write_bytes((CONTENT + b"more")[:length])
-    server.answers = [whole]
+    server.answers = [complete]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
     assert server.ranges[1:] == [f"bytes={length}-"] + [None] * (length > len(CONTENT))
 
 
-def test_a_killed_download_goes_on(server: Server, tmp_path: Path) -> None:
-    server.answers = [stops_at_half, whole]
+def test_killed_download_resumes(server: Server, tmp_path: Path) -> None:
+    server.answers = [stops_at_half, complete]
     code = (
         "import sys; from pathlib import Path; from tfnmt.data.corpora.downloads import Download, "
         "fetch; "
@@ -320,40 +324,40 @@ def test_a_killed_download_goes_on(server: Server, tmp_path: Path) -> None:
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         wait_until(lambda: partial.exists() and partial.stat().st_size > 0)
         os.kill(process.pid, signal.SIGKILL)
-    came = partial.stat().st_size
+    received = partial.stat().st_size
     assert not (tmp_path / "corpus.tgz").exists()
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
-    assert server.ranges == [None, f"bytes={came}-"]
+    assert server.ranges == [None, f"bytes={received}-"]
     assert files_in(tmp_path) == {"corpus.tgz"}
 
 
-def test_two_at_once_download_once(
+def test_concurrent_downloads_transfer_the_file_once(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.answers = [stops_at_half]
     paths: list[Path] = []
-    said: list[str] = []
+    messages: list[str] = []
 
-    def has_said(words: str) -> bool:
-        said.append(capsys.readouterr().err)
-        return words in "".join(said)
+    def logged(words: str) -> bool:
+        messages.append(capsys.readouterr().err)
+        return words in "".join(messages)
 
     both = [
         threading.Thread(target=lambda: paths.append(fetch(corpus(server), tmp_path)))
         for _ in range(2)
     ]
     both[0].start()
-    wait_until(lambda: len(server.asked) == 1)
+    wait_until(lambda: len(server.requests) == 1)
     both[1].start()
-    wait_until(lambda: has_said("waiting for it"))
-    server.go_on.set()
+    wait_until(lambda: logged("waiting for it"))
+    server.continue_sending.set()
     for thread in both:
         thread.join(5)
     assert paths == [tmp_path / "corpus.tgz"] * 2
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert paths[0].read_bytes() == CONTENT
-    has_said("")
-    assert "".join(said).count("waiting for it") == 1
+    logged("")
+    assert "".join(messages).count("waiting for it") == 1
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -364,90 +368,91 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
-def test_what_the_server_refuses_is_told_with_a_way_out(
+def test_http_error_names_status_and_alternatives(
     server: Server, tmp_path: Path, status: int
 ) -> None:
-    server.answers = [says(status)]
-    message = refused(corpus(server), tmp_path)
-    assert message.startswith(f"{corpus(server).url}: the server says {status} ")
-    way_out = f"; try --mirror=URL, or put the file there by hand: {tmp_path / 'corpus.tgz'}"
-    assert message.endswith(way_out)
-    assert len(server.asked) == 1
+    server.answers = [respond(status)]
+    message = fetch_error(corpus(server), tmp_path)
+    assert message.startswith(f"{corpus(server).url}: the server answered {status} ")
+    assert message.endswith(
+        f"; try --mirror=URL, or put the file here by hand: {tmp_path / 'corpus.tgz'}"
+    )
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        says(200, b"Please log in", Content_Type="text/html; charset=utf-8"),
-        says(200, b"\n<!DOCTYPE html><p>Please log in", Content_Type="application/gzip"),
-        says(200, b"<html><p>Please log in"),
+        respond(200, b"Please log in", Content_Type="text/html; charset=utf-8"),
+        respond(200, b"\n<!DOCTYPE html><p>Please log in", Content_Type="application/gzip"),
+        respond(200, b"<html><p>Please log in"),
     ],
     ids=["by its type", "by its doctype", "by its tag"],
 )
-def test_a_web_page_in_place_of_the_file_is_not_kept(
+def test_web_page_instead_of_the_file_is_not_kept(
     server: Server, tmp_path: Path, answer: Answer
 ) -> None:
     server.answers = [answer]
-    assert ": a web page, not the file; " in refused(corpus(server), tmp_path)
+    assert "a web page instead of the file; " in fetch_error(corpus(server), tmp_path)
     assert not files_in(tmp_path)
 
 
 @pytest.mark.parametrize("checksum", [MD5, SHA256])
-def test_a_file_with_another_checksum_than_the_pinned_is_not_kept(
+def test_file_without_the_pinned_checksum_is_not_kept(
     server: Server, tmp_path: Path, checksum: str
 ) -> None:
     server.answers = [serve(OTHER, '"one"')]
     algorithm, _, digits = checksum.partition(":")
     found = hashlib.new(algorithm, OTHER).hexdigest()[:12]
-    message = refused(corpus(server, checksum), tmp_path)
-    assert f": has {algorithm}:{found}, but {algorithm}:{digits[:12]} is pinned" in message
+    message = fetch_error(corpus(server, checksum), tmp_path)
+    assert f": checksum {algorithm}:{found}, but {algorithm}:{digits[:12]} is pinned" in message
     assert not files_in(tmp_path)
-    server.answers = [whole]
+    server.answers = [complete]
     assert fetch(corpus(server, checksum), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_later_download_must_equal_the_first(server: Server, tmp_path: Path) -> None:
+def test_later_download_must_have_the_recorded_checksum(server: Server, tmp_path: Path) -> None:
     fetch(corpus(server), tmp_path).unlink()
     note = json.loads((tmp_path / "checksums.json").read_text())["corpus.tgz"]
     assert note["checksum"] == SHA256
     server.answers = [serve(OTHER, '"two"')]
-    message = refused(corpus(server), tmp_path)
-    assert f"{SHA256[:19]} is noted in {tmp_path / 'checksums.json'}" in message
+    message = fetch_error(corpus(server), tmp_path)
+    assert f"{SHA256[:19]} is recorded in {tmp_path / 'checksums.json'}" in message
     assert not files_in(tmp_path)
-    server.answers = [whole]
+    server.answers = [complete]
     assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
 
 
-def test_each_file_has_its_own_note(server: Server, tmp_path: Path) -> None:
+def test_checksums_are_recorded_for_each_file(server: Server, tmp_path: Path) -> None:
     fetch(corpus(server), tmp_path)
     fetch(Download(f"{server.base}/b.zip", 1), tmp_path)
     assert set(json.loads((tmp_path / "checksums.json").read_text())) == {"corpus.tgz", "b.zip"}
 
 
-def test_a_file_put_there_by_hand_is_used_and_noted(server: Server, tmp_path: Path) -> None:
+def test_file_put_there_by_hand_is_used_and_recorded(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "corpus.tgz"
     path.write_bytes(CONTENT)
     assert fetch(corpus(server), tmp_path) == path
     path.write_bytes(OTHER)
-    assert f"{path}: has sha256:" in refused(corpus(server), tmp_path)
-    assert path.read_bytes() == OTHER  # it is the user's
-    assert not server.asked
+    assert f"{path}: checksum sha256:" in fetch_error(corpus(server), tmp_path)
+    assert path.read_bytes() == OTHER  # a file of the user
+    assert not server.requests
 
 
 @pytest.mark.parametrize("content", [OTHER, b"<!doctype html>"])
-def test_a_wrong_file_put_there_by_hand_is_refused_and_left(
+def test_wrong_file_put_there_by_hand_is_rejected_and_kept(
     server: Server, tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "corpus.tgz"
     path.write_bytes(content)
     for _ in range(2):
-        message = refused(corpus(server, MD5), tmp_path)
+        message = fetch_error(corpus(server, MD5), tmp_path)
         assert message.startswith(f"{path}: ")
         assert message.endswith("; remove the file and run again")
     assert path.exists()
 
 
-def test_a_file_that_is_as_noted_is_not_read_again(
+def test_file_with_the_recorded_size_and_date_is_not_read_again(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = fetch(corpus(server), tmp_path)
@@ -462,50 +467,52 @@ def test_a_file_that_is_as_noted_is_not_read_again(
     fetch(corpus(server), tmp_path)
     fetch(corpus(server), tmp_path)
     assert reads == ["sha256"]
-    fetch(corpus(server, MD5), tmp_path)  # pinned since
+    fetch(corpus(server, MD5), tmp_path)  # now pinned
     fetch(corpus(server, MD5), tmp_path)
     assert reads == ["sha256", "md5"]
 
 
-def test_notes_that_are_no_json_are_told(server: Server, tmp_path: Path) -> None:
+def test_invalid_checksums_json_is_an_error(server: Server, tmp_path: Path) -> None:
     (tmp_path / "checksums.json").write_text("{")
-    assert refused(corpus(server), tmp_path).startswith(f"{tmp_path / 'checksums.json'}: not JSON")
+    assert fetch_error(corpus(server), tmp_path).startswith(
+        f"{tmp_path / 'checksums.json'}: not JSON"
+    )
 
 
-def test_a_name_that_is_not_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_host_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_such_name(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", no_such_name)
-    message = refused(Download("https://nowhere.invalid/a.tgz", 5_000), tmp_path)
-    assert ": 0 of 5,000 bytes came (Name or service not known); " in message
+    message = fetch_error(Download("https://nowhere.invalid/a.tgz", 5_000), tmp_path)
+    assert ": only 0 of 5,000 bytes received (Name or service not known); " in message
 
 
-def test_a_server_that_is_not_there_is_told(server: Server, tmp_path: Path) -> None:
-    with socket.socket() as unused:  # bound, but nobody listens
+def test_refused_connection_is_an_error(server: Server, tmp_path: Path) -> None:
+    with socket.socket() as unused:  # bound, but not listening
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        message = refused(Download(f"http://127.0.0.1:{port}/a.tgz", 5_000), tmp_path)
+        message = fetch_error(Download(f"http://127.0.0.1:{port}/a.tgz", 5_000), tmp_path)
     assert "(Connection refused); " in message
 
 
-def test_a_connection_that_is_not_secure_is_told(server: Server, tmp_path: Path) -> None:
-    message = refused(corpus(server), tmp_path, server.base.replace("http:", "https:"))
+def test_insecure_connection_is_an_error(server: Server, tmp_path: Path) -> None:
+    message = fetch_error(corpus(server), tmp_path, server.base.replace("http:", "https:"))
     assert ": no secure connection (" in message
-    assert "; try --mirror=URL, or put the file there by hand: " in message
+    assert "; try --mirror=URL, or put the file here by hand: " in message
 
 
-def test_a_url_that_makes_no_sense_is_told(tmp_path: Path) -> None:
-    assert refused(Download("http:///a.tgz", 1), tmp_path).startswith("http:///a.tgz: ")
+def test_invalid_url_is_an_error(tmp_path: Path) -> None:
+    assert fetch_error(Download("http:///a.tgz", 1), tmp_path).startswith("http:///a.tgz: ")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-def test_a_full_disk_is_told(server: Server, tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the /dev/full of Linux")
+def test_full_disk_is_an_error(server: Server, tmp_path: Path) -> None:
     (tmp_path / "corpus.tgz.partial").symlink_to("/dev/full")
-    assert ": No space left on device; " in refused(corpus(server), tmp_path)
+    assert ": No space left on device; " in fetch_error(corpus(server), tmp_path)
 
 
-def test_a_folder_that_cannot_be_is_told(server: Server, tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_an_error(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    message = refused(corpus(server), tmp_path / "file" / "folder")
+    message = fetch_error(corpus(server), tmp_path / "file" / "folder")
     assert message.startswith(f"{tmp_path / 'file'}")

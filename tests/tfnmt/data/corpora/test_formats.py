@@ -13,7 +13,7 @@ import pytest
 
 from tfnmt.data.corpora.formats import (
     CSV,
-    LARGEST_CELL,
+    MAX_CELL,
     TMX,
     TSV,
     Aligned,
@@ -97,7 +97,7 @@ def read(path: Path, content: str | bytes, source: str = "en", target: str = "de
 
 
 def problem(path: Path, content: str | bytes) -> str:
-    """What the user is told of a file, after its name."""
+    """Return the error for a file, without the name of the file."""
     with pytest.raises(UserError) as caught:
         read(path, content)
     start, _, rest = str(caught.value).partition(":")
@@ -107,25 +107,25 @@ def problem(path: Path, content: str | bytes) -> str:
     return rest
 
 
-# All formats.
+# --- All formats ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize("compression", ["", ".gz"])
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_code_points_are_left_alone(tmp_path: Path, suffix: str, packed: str) -> None:
-    path = tmp_path / f"my{suffix}{packed}"
+def test_code_points_are_unchanged(tmp_path: Path, suffix: str, compression: str) -> None:
+    path = tmp_path / f"my{suffix}{compression}"
     assert read(path, WRITERS[suffix](UNITS)) == UNITS
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".ndjson", ".tmx"])
-def test_sides_that_have_names_are_read_in_both_directions(tmp_path: Path, suffix: str) -> None:
+def test_named_sides_are_read_in_both_directions(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"my{suffix}"
     assert read(path, WRITERS[suffix](UNITS), "de", "en") == [(de, en) for en, de in UNITS]
 
 
-@pytest.mark.parametrize("packed", ["", ".gz"])
-def test_code_points_of_aligned_files_are_left_alone(tmp_path: Path, packed: str) -> None:
-    names = [tmp_path / f"my.en{packed}", tmp_path / f"my.de{packed}"]
+@pytest.mark.parametrize("compression", ["", ".gz"])
+def test_code_points_of_aligned_files_are_unchanged(tmp_path: Path, compression: str) -> None:
+    names = [tmp_path / f"my.en{compression}", tmp_path / f"my.de{compression}"]
     for name, side in zip(names, zip(*UNITS, strict=True), strict=True):
         write(name, "".join(f"{sentence}\n" for sentence in side))
     (text,) = find_texts(names, "en", "de")
@@ -133,13 +133,13 @@ def test_code_points_of_aligned_files_are_left_alone(tmp_path: Path, packed: str
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path, suffix: str) -> None:
+def test_byte_order_mark_is_skipped(tmp_path: Path, suffix: str) -> None:
     content = "\ufeff" + WRITERS[suffix](UNITS)
     assert read(tmp_path / f"my{suffix}", content) == UNITS
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv", ".ndjson"])
-def test_bytes_that_are_not_utf_8_are_named_by_line_or_let_through(
+def test_invalid_utf_8_error_names_the_line_unless_surrogateescape(
     tmp_path: Path, suffix: str
 ) -> None:
     pairs = [("one", "eins"), ("caf?", "Kaffee"), ("three", "drei")]
@@ -153,7 +153,7 @@ def test_bytes_that_are_not_utf_8_are_named_by_line_or_let_through(
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_pairs_are_read_one_by_one(tmp_path: Path, suffix: str) -> None:
+def test_pairs_are_read_incrementally(tmp_path: Path, suffix: str) -> None:
     whole = WRITERS[suffix]([(f"row {number}", f"Zeile {number}") for number in range(20_000)])
     path = write(tmp_path / f"my{suffix}.gz", whole)
     path.write_bytes(path.read_bytes()[:-2000])
@@ -165,7 +165,7 @@ def test_pairs_are_read_one_by_one(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_a_file_that_is_missing_is_named_when_it_is_read(tmp_path: Path, suffix: str) -> None:
+def test_missing_file_error_names_it_when_reading_starts(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"none{suffix}"
     (text,) = find_texts([path], "en", "de")
     assert text.paths == (path,)
@@ -175,15 +175,15 @@ def test_a_file_that_is_missing_is_named_when_it_is_read(tmp_path: Path, suffix:
 
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("pairs", [[], [("", "")]])
-def test_a_file_without_text_is_named(tmp_path: Path, suffix: str, pairs: list[Pair]) -> None:
+def test_file_without_text_is_an_error(tmp_path: Path, suffix: str, pairs: list[Pair]) -> None:
     found = problem(tmp_path / f"my{suffix}", WRITERS[suffix](pairs))
-    assert found == " no en or de text in it; check the file and the two languages"
+    assert found == " contains no en or de text; check the file and the two languages"
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_languages_that_are_not_in_a_file_are_named(tmp_path: Path, suffix: str) -> None:
+def test_missing_languages_error_names_them(tmp_path: Path, suffix: str) -> None:
     (text,) = find_texts([write(tmp_path / f"my{suffix}", WRITERS[suffix](UNITS))], "fr", "es")
-    if suffix == ".tsv":  # without a header it does not say what it is in
+    if suffix == ".tsv":  # without a header, a TSV does not name its languages
         assert list(text.pairs()) == UNITS
     else:
         with pytest.raises(UserError, match=r"\bfr\b.*\bes\b"):
@@ -198,22 +198,26 @@ def test_languages_that_are_not_in_a_file_are_named(tmp_path: Path, suffix: str)
         (".tmx", tmx(unit(("en", "one\ntwo"), ("de", "\n  eins \t\r\n\n   zwei\n ")))),
     ],
 )
-def test_a_line_break_in_a_cell_is_a_space(tmp_path: Path, suffix: str, content: str) -> None:
+def test_line_break_in_a_sentence_becomes_a_space(
+    tmp_path: Path, suffix: str, content: str
+) -> None:
     assert read(tmp_path / f"my{suffix}", content) == [("one two", "eins zwei")]
 
 
-# Aligned files.
+# --- Aligned files --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("packed", ["", ".gz"])
-def test_aligned_files_are_turned_where_their_suffixes_say_so(tmp_path: Path, packed: str) -> None:
-    en, de = tmp_path / f"a.en{packed}", tmp_path / f"b.de{packed}"
+@pytest.mark.parametrize("compression", ["", ".gz"])
+def test_aligned_files_are_swapped_according_to_their_suffixes(
+    tmp_path: Path, compression: str
+) -> None:
+    en, de = tmp_path / f"a.en{compression}", tmp_path / f"b.de{compression}"
     assert find_texts([en, de], "en", "de") == (Aligned(en, de),)
     assert find_texts([en, de], "de", "en") == (Aligned(de, en),)
     assert find_texts([en, de], "fr", "en") == (Aligned(en, de),)
 
 
-def test_aligned_files_give_their_paths_in_the_direction() -> None:
+def test_aligned_paths_are_source_and_target() -> None:
     (text,) = find_texts([Path("a.en"), Path("a.de")], "de", "en")
     assert text.paths == (Path("a.de"), Path("a.en"))
 
@@ -232,21 +236,21 @@ def test_aligned_files_give_their_paths_in_the_direction() -> None:
         ([], None),
     ],
 )
-def test_languages_are_the_last_suffixes_of_aligned_files(
+def test_languages_of_returns_the_last_suffixes_of_aligned_files(
     names: list[str], languages: tuple[str, str] | None
 ) -> None:
     assert languages_of([Path(name) for name in names]) == languages
 
 
-def test_a_folder_says_no_languages(tmp_path: Path) -> None:
+def test_languages_of_a_folder_is_none(tmp_path: Path) -> None:
     (tmp_path / "my.en").mkdir()
     assert languages_of([tmp_path / "my.en", tmp_path / "my.de"]) is None
 
 
-# What is found.
+# --- Finding texts --------------------------------------------------------------------------------
 
 
-def test_texts_are_found_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_find_texts_keeps_the_order_of_the_names(tmp_path: Path) -> None:
     names = ["a.tsv", "b.en", "b.de", "c.csv.gz", "d.jsonl", "e.NDJSON", "f.TMX", "g.de", "h.en"]
     a, b_en, b_de, c, d, e, f, g, h = (tmp_path / name for name in names)
     assert find_texts([a, b_en, b_de, c, d, e, f, g, h], "en", "de") == (
@@ -263,24 +267,21 @@ def test_texts_are_found_in_the_order_of_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "names", [["a.en"], ["a.en", "b.tsv"], ["a.en", "folder"], ["a.en", "a.de", "b.tmx", "c.en"]]
 )
-def test_an_aligned_file_without_a_second_is_named(tmp_path: Path, names: list[str]) -> None:
+def test_aligned_file_without_a_second_one_is_an_error(tmp_path: Path, names: list[str]) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError) as caught:
         find_texts([tmp_path / name for name in names], "en", "de")
     alone = tmp_path / ("c.en" if "c.en" in names else "a.en")
-    assert str(caught.value) == (
-        f"{alone}: has no second file beside it; name two aligned files, or a .tsv, .csv, .jsonl "
-        "or .tmx"
-    )
+    assert str(caught.value).startswith(f"{alone}: ")
+    assert "; name two aligned files, or a .tsv" in str(caught.value)
 
 
-def test_a_folder_stands_for_all_texts_in_it(tmp_path: Path) -> None:
+def test_folder_contains_all_its_texts(tmp_path: Path) -> None:
     folder = tmp_path / "all"
-    for name in [
-        "z.tsv", "b.en", "b.de.gz", "a.csv.gz", "c.x.jsonl", ".hidden.tsv", ".hidden.en",
-        ".hidden.de", "README.md", "LICENSE", "alone.en", "alone.fr", "other.de", "inner/x.tsv",
-        "children", "childrde",
-    ]:  # fmt: skip
+    texts = ["z.tsv", "b.en", "b.de.gz", "a.csv.gz", "c.x.jsonl"]
+    hidden = [".hidden.tsv", ".hidden.en", ".hidden.de"]
+    unpaired = ["alone.en", "alone.fr", "other.de", "children", "childrde"]
+    for name in [*texts, *hidden, *unpaired, "README.md", "LICENSE", "inner/x.tsv"]:
         write(folder / name, "")
     (folder / "folder.tsv").mkdir()
     assert find_texts([folder, tmp_path / "last.tmx"], "en", "de") == (
@@ -295,7 +296,7 @@ def test_a_folder_stands_for_all_texts_in_it(tmp_path: Path) -> None:
     assert Aligned(folder / "alone.fr", folder / "alone.en") in find_texts([folder], "fr", "en")
 
 
-def test_a_text_that_is_packed_and_unpacked_in_a_folder_is_read_once(tmp_path: Path) -> None:
+def test_folder_prefers_uncompressed_files(tmp_path: Path) -> None:
     for name in ["a.tsv", "a.tsv.gz", "b.de", "b.de.gz", "b.en.gz", "b.en"]:
         write(tmp_path / name, "")
     assert find_texts([tmp_path], "en", "de") == (
@@ -304,7 +305,7 @@ def test_a_text_that_is_packed_and_unpacked_in_a_folder_is_read_once(tmp_path: P
     )
 
 
-def test_a_folder_without_text_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_folder_without_text_error_names_the_formats(tmp_path: Path) -> None:
     write(tmp_path / "alone.en", "word\n")
     with pytest.raises(UserError) as caught:
         find_texts([tmp_path], "en", "de")
@@ -312,7 +313,7 @@ def test_a_folder_without_text_says_what_was_looked_for(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
-# TSV.
+# --- TSV ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -325,31 +326,31 @@ def test_a_folder_without_text_says_what_was_looked_for(tmp_path: Path) -> None:
         ("target\tscore\tsource\n", ("three", "one")),
     ],
 )
-def test_a_tsv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -> None:
+def test_tsv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -> None:
     assert read(tmp_path / "my.tsv", f"{header}one\ttwo\tthree\tfour\n") == [pair]
 
 
-def test_only_the_first_row_of_a_tsv_is_a_header(tmp_path: Path) -> None:
+def test_tsv_header_is_only_in_the_first_row(tmp_path: Path) -> None:
     pairs = [("one", "two"), ("de", "en")]
     assert read(tmp_path / "my.tsv", "one\ttwo\nde\ten\n") == pairs
 
 
-def test_a_tsv_row_that_is_short_misses_a_side(tmp_path: Path) -> None:
+def test_short_tsv_row_has_an_empty_side(tmp_path: Path) -> None:
     pairs = [("one", ""), ("", "zwei"), ("", ""), ("four", "vier")]
     assert read(tmp_path / "a.tsv", "one\n\tzwei\n\nfour\tvier\n") == pairs
     assert read(tmp_path / "b.tsv", "de\tx\ten\neins\n") == [("", "eins")]
 
 
-def test_a_tsv_without_a_tab_is_told(tmp_path: Path) -> None:
+def test_tsv_without_a_tab_is_an_error(tmp_path: Path) -> None:
     found = problem(tmp_path / "my.tsv", "one;eins\ntwo;zwei\n")
-    assert found == " no tab in it; en TAB de is expected on a line"
+    assert found == " contains no tab; write en TAB de on each line"
 
 
-def test_quotes_in_a_tsv_are_text(tmp_path: Path) -> None:
+def test_tsv_quotes_are_text(tmp_path: Path) -> None:
     assert read(tmp_path / "my.tsv", '"one\t"zwei"\n') == [('"one', '"zwei"')]
 
 
-# CSV.
+# --- CSV ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -361,63 +362,61 @@ def test_quotes_in_a_tsv_are_text(tmp_path: Path) -> None:
         ('source,"target",de,en', ("four", "three")),
     ],
 )
-def test_a_csv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -> None:
+def test_csv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -> None:
     row = ",".join(["one", "two", "three", "four"][: 1 + header.count(",")])
     assert read(tmp_path / "my.csv", f"{header}\n{row}\n") == [pair]
 
 
 @pytest.mark.parametrize("header", ["one,two", "en,fr", "en;de", "source,de"])
-def test_a_csv_without_a_header_is_told_what_is_expected(tmp_path: Path, header: str) -> None:
+def test_csv_without_a_header_is_an_error(tmp_path: Path, header: str) -> None:
     found = problem(tmp_path / "my.csv", f"{header}\none,two\n")
     columns = ", ".join(header.split(","))
-    assert found == (
-        f"1: the columns are {columns}; a header row with en and de, or source and target, "
-        "is expected, with commas between"
-    )
+    assert found.startswith(f"1: the columns are {columns}; ")
+    assert "en,de or source,target" in found
 
 
-def test_an_empty_csv_has_no_columns(tmp_path: Path) -> None:
+def test_empty_csv_is_an_error(tmp_path: Path) -> None:
     assert problem(tmp_path / "my.csv", "").startswith("1: the columns are none; ")
 
 
-def test_csv_cells_may_be_quoted_short_and_missing(tmp_path: Path) -> None:
+def test_csv_cells_may_be_quoted_or_missing(tmp_path: Path) -> None:
     content = 'en,de\n"a, ""b""",c "d"\n\n,zwei\nthree\n'
     pairs = [('a, "b"', 'c "d"'), ("", "zwei"), ("three", "")]
     assert read(tmp_path / "my.csv", content) == pairs
 
 
-def test_a_csv_cell_may_be_large(tmp_path: Path) -> None:
+def test_csv_cells_may_be_large(tmp_path: Path) -> None:
     long = "word " * 100_000
     assert read(tmp_path / "my.csv", f"en,de\n{long},{long}\n") == [(long, long)]
 
 
-def test_the_limit_of_csv_cells_is_never_lowered(tmp_path: Path) -> None:
-    before = csv.field_size_limit(LARGEST_CELL + 1)
+def test_csv_reading_never_lowers_the_global_cell_limit(tmp_path: Path) -> None:
+    before = csv.field_size_limit(MAX_CELL + 1)
     try:
         read(tmp_path / "my.csv", "en,de\none,eins\n")
-        assert csv.field_size_limit() == LARGEST_CELL + 1
+        assert csv.field_size_limit() == MAX_CELL + 1
     finally:
         csv.field_size_limit(before)
 
 
 @pytest.mark.parametrize("row", ['"three,drei', '"three" or so,drei', "three,dr\rei"])
-def test_a_csv_row_that_is_none_is_named_by_its_first_line(tmp_path: Path, row: str) -> None:
+def test_invalid_csv_row_error_names_its_first_line(tmp_path: Path, row: str) -> None:
     content = f'en,de\none,eins\n"two\nlines",zwei\n{row}\nfour,vier\n'
-    assert problem(tmp_path / "my.csv", content).startswith("5: no CSV row (")
-    assert problem(tmp_path / "my.csv", f"en,de\n{row}\n").startswith("2: no CSV row (")
-    assert problem(tmp_path / "my.csv", f"{row}\n").startswith("1: no CSV row (")
+    assert problem(tmp_path / "my.csv", content).startswith("5: not a CSV row (")
+    assert problem(tmp_path / "my.csv", f"en,de\n{row}\n").startswith("2: not a CSV row (")
+    assert problem(tmp_path / "my.csv", f"{row}\n").startswith("1: not a CSV row (")
 
 
-def test_a_csv_row_with_more_cells_than_columns_is_named(tmp_path: Path) -> None:
-    # A comma that is not in quotes would cut the sentence, and nobody would be told.
+def test_csv_row_with_more_cells_than_columns_is_an_error(tmp_path: Path) -> None:
+    # An unquoted comma would silently truncate the sentence.
     content = "en,de\none,eins,\ntwo, please,zwei\n"
     assert problem(tmp_path / "my.csv", content).startswith(
-        "3: no CSV row (3 cells below 2 columns)"
+        "3: not a CSV row (3 cells below 2 columns)"
     )
     assert read(tmp_path / "my.csv", "en,de\none,eins,\n") == [("one", "eins")]
 
 
-# JSON lines.
+# --- JSON lines -----------------------------------------------------------------------------------
 
 
 def test_json_keys_are_languages_or_roles(tmp_path: Path) -> None:
@@ -440,26 +439,26 @@ def test_json_keys_are_languages_or_roles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["{", '["one", "eins"]', '"one"', "null", "{'en': 'one'}", "[" * 100_000, "9" * 5000]
 )
-def test_a_line_that_is_no_json_object_is_named(tmp_path: Path, line: str) -> None:
+def test_line_without_a_json_object_is_an_error(tmp_path: Path, line: str) -> None:
     content = f'{{"en": "one", "de": "eins"}}\n\n{line}\n'
     assert problem(tmp_path / "my.jsonl", content).startswith("3: not a JSON object; ")
 
 
 @pytest.mark.parametrize("side", ["1", "true", '["two"]', '{"text": "two"}'])
-def test_a_json_side_that_is_no_string_is_named(tmp_path: Path, side: str) -> None:
+def test_json_side_that_is_no_string_is_an_error(tmp_path: Path, side: str) -> None:
     content = f'{{"en": "one", "de": "eins"}}\n{{"en": "two", "de": {side}}}\n'
     assert problem(tmp_path / "my.jsonl", content).startswith('2: "de" is not a string; ')
 
 
-def test_half_a_surrogate_pair_in_json_is_named_or_let_through(tmp_path: Path) -> None:
+def test_unpaired_surrogate_in_json_is_an_error_unless_surrogateescape(tmp_path: Path) -> None:
     path = tmp_path / "my.jsonl"
     content = r'{"en": "\ud83d\ude00 \ud83d", "de": "x"}'
-    assert problem(path, content).startswith('1: "en" has half a surrogate pair in it; ')
+    assert problem(path, content).startswith('1: "en" contains an unpaired surrogate; ')
     (text,) = find_texts([path], "en", "de")
     assert list(text.pairs("surrogateescape")) == [("😀 \ud83d", "x")]
 
 
-# TMX.
+# --- TMX ------------------------------------------------------------------------------------------
 
 NAMESPACE = '<tmx xmlns="http://www.lisa.org/tmx14" version="1.4">'
 DOCTYPE = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
@@ -480,11 +479,11 @@ ONE = unit(("en", "one"), ("de", "eins"))
         tmx(f"<!-- a note --><tu><note>a note</note></tu>{ONE}"),
     ],
 )
-def test_tmx_files_of_all_kinds_are_read(tmp_path: Path, content: str | bytes) -> None:
+def test_tmx_variants_are_read(tmp_path: Path, content: str | bytes) -> None:
     assert read(tmp_path / "my.tmx", content) == [("one", "eins")]
 
 
-def test_a_utf_16_tmx_keeps_its_code_points(tmp_path: Path) -> None:
+def test_utf_16_tmx_keeps_its_code_points(tmp_path: Path) -> None:
     content = '<?xml version="1.0" encoding="UTF-16"?>' + DOCTYPE.split("\n")[1] + as_tmx(UNITS)
     assert read(tmp_path / "my.tmx.gz", content.encode("utf-16")) == UNITS
 
@@ -506,14 +505,14 @@ def test_a_utf_16_tmx_keeps_its_code_points(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_inline_tags_lose_their_code_and_keep_their_text(
+def test_tmx_inline_tags_lose_their_code_and_keep_their_text(
     tmp_path: Path, segment: str, text: str
 ) -> None:
     content = tmx(unit(("en", segment), ("de", "x")), root=NAMESPACE)
     assert read(tmp_path / "my.tmx", content) == [(text, "x")]
 
 
-def test_units_of_other_languages_are_passed_over_and_sides_may_be_missing(tmp_path: Path) -> None:
+def test_tmx_units_of_other_languages_are_skipped(tmp_path: Path) -> None:
     content = tmx(
         unit(("fr", "un"), ("de", "eins"), ("en", "one"))
         + unit(("fr", "deux"), ("es", "dos"))
@@ -539,19 +538,19 @@ def test_units_of_other_languages_are_passed_over_and_sides_may_be_missing(tmp_p
         (["eng", "e", "en-x", "de"], "en-x"),
     ],
 )
-def test_the_exact_variant_is_taken_else_the_first(
+def test_tmx_language_selects_the_exact_variant_or_the_first_similar_one(
     tmp_path: Path, variants: list[str], found: str
 ) -> None:
     content = tmx(unit(*((language, language) for language in variants)))
     assert read(tmp_path / "my.tmx", content) == [(found, variants[-1])]
 
 
-def test_a_region_that_is_asked_for_is_preferred(tmp_path: Path) -> None:
+def test_tmx_language_prefers_the_requested_region(tmp_path: Path) -> None:
     content = tmx(unit(("en", "any"), ("EN-gb", "British"), ("de", "x")) + unit(("en", "any")))
     assert read(tmp_path / "my.tmx", content, "en_GB", "de") == [("British", "x"), ("any", "")]
 
 
-def test_between_regions_of_a_language_neither_stands_for_the_other(tmp_path: Path) -> None:
+def test_tmx_regions_of_one_language_do_not_replace_each_other(tmp_path: Path) -> None:
     content = tmx(unit(("pt-PT", "autocarro"), ("pt-BR", "ônibus")) + unit(("pt-PT", "comboio")))
     pairs = [("ônibus", "autocarro"), ("", "comboio")]
     assert read(tmp_path / "my.tmx", content, "pt-BR", "pt-PT") == pairs
@@ -570,7 +569,7 @@ BOMB = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "ha"}">' for n in 
     ],
     ids=["bomb", "external", "parameter", "harmless"],
 )
-def test_declared_entities_are_refused(tmp_path: Path, declared: str) -> None:
+def test_tmx_with_declared_entities_is_an_error(tmp_path: Path, declared: str) -> None:
     content = tmx(unit(("en", "&a9;"), ("de", "x")), head=f"<!DOCTYPE tmx [{declared}]>")
     found = problem(tmp_path / "my.tmx", content)
     assert found == " declares entities, which tfnmt does not expand; remove the DOCTYPE"
@@ -588,18 +587,20 @@ def test_declared_entities_are_refused(tmp_path: Path, declared: str) -> None:
         ("", 1),
     ],
 )
-def test_malformed_xml_is_named_by_line(tmp_path: Path, content: str | bytes, line: int) -> None:
+def test_malformed_xml_error_names_the_line(
+    tmp_path: Path, content: str | bytes, line: int
+) -> None:
     assert problem(tmp_path / "my.tmx", content).startswith(f"{line}: malformed XML (")
 
 
 @pytest.mark.parametrize("encoding", ["gb2312", "none-such"])
-def test_an_encoding_that_expat_cannot_read_is_named(tmp_path: Path, encoding: str) -> None:
+def test_unsupported_xml_encoding_is_an_error(tmp_path: Path, encoding: str) -> None:
     content = f'<?xml version="1.0" encoding="{encoding}"?>' + tmx(ONE)
     found = problem(tmp_path / "my.tmx", content)
-    assert found.startswith(" in an encoding that cannot be read (")
+    assert found.startswith(" unsupported encoding (")
 
 
-def test_a_large_tmx_needs_little_memory(tmp_path: Path) -> None:
+def test_large_tmx_needs_little_memory(tmp_path: Path) -> None:
     path = write(tmp_path / "my.tmx", tmx(ONE * 10_000, root=NAMESPACE))
     pairs = TMX(path, "en", "de").pairs()
     tracemalloc.start()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +21,14 @@ from tfnmt.config import Config, TokenizerConfig, Tree, build_config, dump_confi
 from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.corpora.corpus import Corpus
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.data.preparation.prepared import Prepared, prepare
+from tfnmt.data.preparation.prepared import Prepared, _key, prepare
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 
 REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
 WORDS = ["dog", "cat", "bird", "sees", "hears", "follows", "the", "a", "home", "Katze", "Hund"]
 
-KILLED = """
+KILLED_PROCESS = """
 import os, resource, signal, sys
 from pathlib import Path
 from tfnmt.config import build_config, read_tree
@@ -49,17 +50,20 @@ def encode(chunk, encode=prepared._encode_chunk):
 if sys.argv[3] == "text":
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 if sys.argv[3] == "tokenizer":
-    prepared._learn_tokenizer = die
+    prepared._train_tokenizer = die
 if sys.argv[3] == "ids":
     prepared._encode_chunk = encode
 if sys.argv[3] == "report":
     Report.write = die
 prepared.prepare(config, open_corpus(config.data, 1, cache), cache)
 """
-"""Killed in the midst of it: by the kernel when the text has 40,000 bytes, or when the tokenizer
-is learnt, when the ids of the source are written but not the target's, or before the report."""
+"""Prepares a corpus in a process that is killed at the moment in the third argument.
 
-SEEN_BY_THE_CACHE: dict[str, Tree] = {
+`text`: by the kernel, when a file reaches 40,000 bytes. `tokenizer`: before tokenizer training.
+`ids`: after the ids of the source, before those of the target. `report`: before the report.
+"""
+
+CHANGES_OF_THE_IDS: dict[str, Tree] = {
     "vocab_size": {"tokenizer": {"vocab_size": 301}},
     "normalization": {"tokenizer": {"normalization": "nfkc"}},
     "direction": {"data": {"source": "de", "target": "en"}},
@@ -70,7 +74,7 @@ SEEN_BY_THE_CACHE: dict[str, Tree] = {
     "no leakage": {"cleaning": {"leakage": False}},
 }
 
-UNSEEN_BY_THE_CACHE: dict[str, Tree] = {
+OTHER_CHANGES: dict[str, Tree] = {
     "model": {"model": {"d_model": 64, "num_heads": 2, "dropout": 0.5, "norm_first": False}},
     "training": {"training": {"max_steps": 3, "warmup_steps": 7, "label_smoothing": 0.0}},
     "seed": {"training": {"seed": 2}},
@@ -80,27 +84,30 @@ UNSEEN_BY_THE_CACHE: dict[str, Tree] = {
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A corpus that says when it is read, and then waits."""
+class ObservedCorpus:
+    """A corpus that signals when it is read, and then waits."""
 
     corpus: Corpus
     reading: threading.Event
-    go_on: threading.Event
+    may_continue: threading.Event
     splits: tuple[str, ...] = ("train", "val")
     held_out: tuple[str, ...] = ("val",)
 
     def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
         self.reading.set()
-        assert self.go_on.wait(60)
+        assert self.may_continue.wait(60)
         return self.corpus.pairs(split, errors)
 
     def files(self, split: str) -> tuple[Path, ...]:
         return self.corpus.files(split)
 
+    def fingerprint(self, split: str) -> list[Any]:
+        return self.corpus.fingerprint(split)
+
 
 def lines(seed: int, rows: int) -> list[str]:
-    draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(2, 9))) for _ in range(rows)]
+    numbers = random.Random(seed)
+    return [" ".join(numbers.choices(WORDS, k=numbers.randint(2, 9))) for _ in range(rows)]
 
 
 def write(path: Path, text: list[str]) -> str:
@@ -108,7 +115,9 @@ def write(path: Path, text: list[str]) -> str:
     return str(path)
 
 
-def own_text(folder: Path, rows: int = 200, val: bool = True, keys: Tree | None = None) -> Config:
+def custom_data(
+    folder: Path, rows: int = 200, val: bool = True, keys: Tree | None = None
+) -> Config:
     train = [write(folder / f"my.{side}", lines(side, rows)) for side in (1, 2)]
     dev = [write(folder / f"dev.{side}", lines(side, 5)) for side in (3, 4)]
     data = {"corpus": None, "train": train, "val": dev if val else None}
@@ -123,17 +132,17 @@ def folders(cache: Path) -> list[str]:
     return sorted(path.name for path in (cache / "prepared").glob("[!.]*"))
 
 
-def left_behind(cache: Path) -> list[str]:
-    """What lies in the cache but for the empty file that is locked."""
+def unlocked_names(cache: Path) -> list[str]:
+    """Return the names in the cache, except the empty file that is locked."""
     return [path.name for path in (cache / "prepared").iterdir() if path.suffix != ".lock"]
 
 
-def killed(config: Config, folder: Path, at: str) -> int:
-    """Prepares in a process that is killed; returns how it ended."""
+def run_killed_process(config: Config, folder: Path, at: str) -> int:
+    """Prepare in a process that is killed; returns its exit code."""
     path = folder / "config.yaml"
     path.write_text(dump_config(config))
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, path, folder / "cache", at],
+        [sys.executable, "-c", KILLED_PROCESS, path, folder / "cache", at],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         check=False,
@@ -157,28 +166,28 @@ def assert_same(one: Prepared, other: Prepared) -> None:
         np.testing.assert_array_equal(getattr(one, name).splits, getattr(other, name).splits)
 
 
-def changed_folder(tmp_path: Path, keys: Tree, val: bool = True) -> bool:
-    for config in (own_text(tmp_path, val=val), own_text(tmp_path, val=val, keys=keys)):
+def uses_another_folder(tmp_path: Path, keys: Tree, val: bool = True) -> bool:
+    for config in (custom_data(tmp_path, val=val), custom_data(tmp_path, val=val, keys=keys)):
         prepared_in(tmp_path, config)
     return len(folders(tmp_path)) == 2
 
 
-def test_the_ids_are_the_tokenizers_and_eos(tmp_path: Path) -> None:
-    prepared = prepared_in(tmp_path, own_text(tmp_path))
+def test_ids_are_those_of_the_tokenizer_with_eos(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, custom_data(tmp_path))
     for seed, sentences in ((1, prepared.source), (2, prepared.target)):
         encoded = prepared.tokenizer.encode(lines(seed, 200))
         assert [list(sentences[row]) for row in range(200)] == [[*ids, EOS] for ids in encoded]
         assert len(sentences) == 200
 
 
-def test_the_text_comes_back(tmp_path: Path) -> None:
-    prepared = prepared_in(tmp_path, own_text(tmp_path))
+def test_ids_decode_to_the_text(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, custom_data(tmp_path))
     ids = [prepared.target[row][:-1].tolist() for row in range(200)]
     assert prepared.tokenizer.decode(ids) == lines(2, 200)
 
 
-def test_the_lines_are_those_that_the_ids_are_of(tmp_path: Path) -> None:
-    config = own_text(tmp_path)
+def test_lines_and_ids_have_the_same_rows(tmp_path: Path) -> None:
+    config = custom_data(tmp_path)
     sources = lines(1, 200)
     sources[7] = ""
     write(tmp_path / "my.1", sources)
@@ -194,11 +203,11 @@ def test_the_lines_are_those_that_the_ids_are_of(tmp_path: Path) -> None:
         assert lengths.tolist() == sentences.lengths.tolist()
 
 
-def test_many_processes_encode_what_one_does(
+def test_many_processes_give_the_same_ids_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More rows than are encoded at once: the chunks come back in their order, none is missing."""
-    config = own_text(tmp_path, rows=20_500)
+    """The text has more rows than a chunk, so chunks must be complete and in order."""
+    config = custom_data(tmp_path, rows=20_500)
     many = prepared_in(tmp_path / "many", config)
     assert len(many.source) == len(many.target) == 20_500
     last = many.tokenizer.encode([lines(2, 20_500)[-1]])[0]
@@ -207,48 +216,81 @@ def test_many_processes_encode_what_one_does(
     assert_same(many, prepared_in(tmp_path / "one", config))
 
 
-def test_the_arrays_are_memory_mapped(tmp_path: Path) -> None:
-    prepared = prepared_in(tmp_path, own_text(tmp_path))
+def test_prepared_arrays_are_memory_mapped_and_read_only(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, custom_data(tmp_path))
     for sentences in (prepared.source, prepared.target):
         for array in (sentences.ids, sentences.splits):
             assert isinstance(array, np.memmap)
             assert not array.flags.writeable
 
 
-def test_the_second_time_the_cache_is_read(tmp_path: Path) -> None:
-    config = own_text(tmp_path)
+def test_second_preparation_reads_the_cache(tmp_path: Path) -> None:
+    config = custom_data(tmp_path)
     first = prepared_in(tmp_path / "cache", config)
     before = times(tmp_path / "cache")
     assert_same(first, prepared_in(tmp_path / "cache", config))
     assert times(tmp_path / "cache") == before
 
 
-def test_a_fresh_cache_gives_the_same(tmp_path: Path) -> None:
-    config = own_text(tmp_path)
+def test_empty_cache_gives_the_same_corpus(tmp_path: Path) -> None:
+    config = custom_data(tmp_path)
     caches = [tmp_path / "one", tmp_path / "two"]
     assert_same(*(prepared_in(cache, config) for cache in caches))
     assert folders(caches[0]) == folders(caches[1])
 
 
-@pytest.mark.parametrize("keys", SEEN_BY_THE_CACHE.values(), ids=SEEN_BY_THE_CACHE.keys())
-def test_what_the_ids_depend_on_makes_another_folder(tmp_path: Path, keys: Tree) -> None:
-    assert changed_folder(tmp_path, keys)
+@pytest.mark.parametrize("keys", CHANGES_OF_THE_IDS.values(), ids=CHANGES_OF_THE_IDS.keys())
+def test_keys_that_change_the_ids_change_the_folder(tmp_path: Path, keys: Tree) -> None:
+    assert uses_another_folder(tmp_path, keys)
 
 
-@pytest.mark.parametrize("keys", UNSEEN_BY_THE_CACHE.values(), ids=UNSEEN_BY_THE_CACHE.keys())
-def test_what_the_ids_do_not_depend_on_makes_none(tmp_path: Path, keys: Tree) -> None:
-    assert not changed_folder(tmp_path, keys)
+@pytest.mark.parametrize("keys", OTHER_CHANGES.values(), ids=OTHER_CHANGES.keys())
+def test_other_keys_do_not_change_the_folder(tmp_path: Path, keys: Tree) -> None:
+    assert not uses_another_folder(tmp_path, keys)
 
 
-def test_the_seed_makes_another_folder_where_rows_are_held_out(tmp_path: Path) -> None:
-    assert changed_folder(tmp_path, {"training": {"seed": 2}}, val=False)
+@pytest.mark.parametrize(
+    ("corpus", "source", "target", "key"),
+    [
+        ("copy", "digits", "copied", "af9038f00ab6be32"),
+        ("reverse", "digits", "reversed", "288321914469dfec"),
+        ("reverse", "reversed", "digits", "5301e16de1b96fe9"),
+        ("toy", "en", "de", "8130006ba42b5968"),
+        ("toy", "de", "en", "bd59e5341153aa64"),
+    ],
+)
+def test_key_of_a_built_in_corpus_is_unchanged(
+    tmp_path: Path, corpus: str, source: str, target: str, key: str
+) -> None:
+    """Another key would prepare the corpus again, and existing runs could not find it.
+
+    In particular, the key must not depend on the source code of the generator.
+    """
+    config = build_config({"data": {"corpus": corpus, "source": source, "target": target}})
+    assert _key(config, open_corpus(config.data, config.training.seed, tmp_path), None) == key
+
+
+def test_key_does_not_depend_on_the_source_code_of_generators(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = build_config({"data": {"corpus": "copy", "source": "digits", "target": "copied"}})
+
+    def read(path: Path, *_: object) -> None:
+        raise AssertionError(f"{path} was opened")
+
+    monkeypatch.setattr(Path, "open", read)  # read_bytes and read_text use it
+    assert _key(config, open_corpus(config.data, 1, tmp_path), None) == "af9038f00ab6be32"
+
+
+def test_seed_changes_the_folder_if_rows_are_held_out(tmp_path: Path) -> None:
+    assert uses_another_folder(tmp_path, {"training": {"seed": 2}}, val=False)
 
 
 @pytest.mark.parametrize(("leakage", "number"), [(True, 2), (False, 1)])
-def test_edited_validation_text_makes_another_folder_where_it_is_kept_out(
+def test_edited_validation_set_changes_the_folder_only_with_the_leakage_rule(
     tmp_path: Path, leakage: bool, number: int
 ) -> None:
-    config = own_text(tmp_path, keys={"cleaning": {"leakage": leakage}})
+    config = custom_data(tmp_path, keys={"cleaning": {"leakage": leakage}})
     prepared_in(tmp_path, config)
     write(tmp_path / "dev.3", ["another line"] * 5)
     prepared_in(tmp_path, config)
@@ -256,8 +298,8 @@ def test_edited_validation_text_makes_another_folder_where_it_is_kept_out(
 
 
 @pytest.mark.parametrize("file", ["my.1", "my.2"])
-def test_an_edited_file_makes_another_folder(tmp_path: Path, file: str) -> None:
-    config = own_text(tmp_path)
+def test_edited_training_file_changes_the_folder(tmp_path: Path, file: str) -> None:
+    config = custom_data(tmp_path)
     prepared_in(tmp_path, config)
     path = tmp_path / file
     path.write_text(path.read_text().replace("dog", "cow"))
@@ -267,20 +309,20 @@ def test_an_edited_file_makes_another_folder(tmp_path: Path, file: str) -> None:
     assert prepared.tokenizer.decode([text[0][:-1].tolist()]) == [path.read_text().split("\n")[0]]
 
 
-def test_only_so_many_pairs_are_taken(tmp_path: Path) -> None:
-    config = own_text(tmp_path, keys={"data": {"max_pairs": 120}})
+def test_max_pairs_limits_the_corpus(tmp_path: Path) -> None:
+    config = custom_data(tmp_path, keys={"data": {"max_pairs": 120}})
     prepared = prepared_in(tmp_path, config)
     assert len(prepared.source) == len(prepared.target) == 120
 
 
-def test_held_out_rows_are_not_trained_on(tmp_path: Path) -> None:
-    assert len(prepared_in(tmp_path, own_text(tmp_path, val=False)).source) == 180
+def test_held_out_rows_are_not_in_the_training_pairs(tmp_path: Path) -> None:
+    assert len(prepared_in(tmp_path, custom_data(tmp_path, val=False)).source) == 180
 
 
-def test_pairs_that_lack_a_side_are_left_out_and_counted(
+def test_pairs_with_an_empty_side_are_removed_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = own_text(tmp_path)
+    config = custom_data(tmp_path)
     sources, targets = lines(1, 200), lines(2, 200)
     sources[3], targets[5], targets[199] = "", " \t ", "\u3000"
     write(tmp_path / "my.1", sources)
@@ -291,14 +333,15 @@ def test_pairs_that_lack_a_side_are_left_out_and_counted(
     kept = [line for row, line in enumerate(sources) if row not in {3, 5, 199}]
     assert prepared.tokenizer.decode(ids) == kept
     captured = capsys.readouterr()
-    assert "tfnmt: 197 of 200 pairs are kept; left out: 3 empty\n" in captured.err
+    assert "tfnmt: 197 of 200 pairs kept; removed: 3 empty\n" in captured.err
     assert captured.out == ""
-    assert rejected(prepared) == [["empty", sources[row], targets[row].replace("\t", " ")]
-                                  for row in (3, 5, 199)]  # fmt: skip
+    assert rejected(prepared) == [
+        ["empty", sources[row], targets[row].replace("\t", " ")] for row in (3, 5, 199)
+    ]
     report = json.loads((prepared.folder / "report.json").read_text(encoding="utf-8"))
     assert (report["read"], report["kept"]) == (200, 197)
     assert report["removed"] == {"empty": 3, "leakage": 0}
-    assert report["pieces"] == {
+    assert report["tokens"] == {
         "source": len(prepared.source.ids),
         "target": len(prepared.target.ids),
     }
@@ -307,7 +350,7 @@ def test_pairs_that_lack_a_side_are_left_out_and_counted(
 def test_every_pair_is_kept_or_rejected_once(tmp_path: Path) -> None:
     every = ("identical", "duplicates", "scripts")
     keys: Tree = {"cleaning": {"max_characters": 60, "max_ratio": 2, **dict.fromkeys(every, True)}}
-    config = own_text(tmp_path, rows=3000, keys=keys)
+    config = custom_data(tmp_path, rows=3000, keys=keys)
     sources, targets = lines(1, 3000), lines(2, 3000)
     targets[2000:2100] = sources[2000:2100]
     sources[2500:2600], targets[2500:2600] = sources[:100], targets[:100]
@@ -317,11 +360,8 @@ def test_every_pair_is_kept_or_rejected_once(tmp_path: Path) -> None:
     write(tmp_path / "dev.3", sources[40:45])
     write(tmp_path / "dev.4", targets[40:45])
     prepared = prepared_in(tmp_path, config)
-    count = len(prepared.source)
-    kept = zip(
-        prepared.source_lines.between(0, count), prepared.target_lines.between(0, count),
-        strict=True,
-    )  # fmt: skip
+    sides = (prepared.source_lines, prepared.target_lines)
+    kept = zip(*(side.between(0, len(prepared.source)) for side in sides), strict=True)
     out = rejected(prepared)
     assert Counter([*kept, *((source, target) for _, source, target in out)]) == Counter(
         zip(sources, targets, strict=True)
@@ -332,48 +372,48 @@ def test_every_pair_is_kept_or_rejected_once(tmp_path: Path) -> None:
     assert removed.keys() > {"empty", "max_ratio", "identical", "duplicates"}
 
 
-def test_no_validation_pair_is_trained_on_unless_it_may_be(tmp_path: Path) -> None:
+def test_leakage_rule_removes_validation_pairs(tmp_path: Path) -> None:
     counts = {}
     for leakage in (True, False):
-        config = own_text(tmp_path, keys={"cleaning": {"leakage": leakage}})
+        config = custom_data(tmp_path, keys={"cleaning": {"leakage": leakage}})
         write(tmp_path / "dev.3", lines(1, 200)[40:45])
         write(tmp_path / "dev.4", lines(2, 200)[40:45])
         counts[leakage] = len(prepared_in(tmp_path, config).source)
     assert counts == {True: 195, False: 200}
 
 
-def test_without_any_pair_of_two_sides_there_is_nothing_to_learn(tmp_path: Path) -> None:
-    config = own_text(tmp_path)
+def test_corpus_without_remaining_pairs_is_an_error(tmp_path: Path) -> None:
+    config = custom_data(tmp_path)
     write(tmp_path / "my.2", [""] * 200)
-    with pytest.raises(UserError, match=r"of 200 training pairs cleaning leaves none \(200 empty"):
+    with pytest.raises(UserError, match=r"data\.train: .* 200 training pairs \(200 empty\)"):
         prepared_in(tmp_path, config)
     assert folders(tmp_path) == []
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    config = own_text(tmp_path)
+def test_missing_file_error_names_it(tmp_path: Path) -> None:
+    config = custom_data(tmp_path)
     (tmp_path / "my.2").unlink()
     with pytest.raises(UserError, match=r"my\.2: No such file or directory; "):
         prepared_in(tmp_path, config)
 
 
 @pytest.mark.parametrize("at", ["text", "tokenizer", "ids", "report"])
-def test_killed_half_way_nothing_looks_complete(tmp_path: Path, at: str) -> None:
-    config, cache = own_text(tmp_path, rows=5000), tmp_path / "cache"
+def test_killed_preparation_leaves_no_complete_folder(tmp_path: Path, at: str) -> None:
+    config, cache = custom_data(tmp_path, rows=5000), tmp_path / "cache"
     number = signal.SIGXFSZ if at == "text" else signal.SIGKILL
-    assert killed(config, tmp_path, at) == -number
-    assert len(left_behind(cache)) == 1  # what was written so far
+    assert run_killed_process(config, tmp_path, at) == -number
+    assert len(unlocked_names(cache)) == 1  # the temporary folder
     assert folders(cache) == []
     assert_same(prepared_in(cache, config), prepared_in(tmp_path / "fresh", config))
     assert len(folders(cache)) == 1
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    config = own_text(tmp_path, rows=5000)
+def test_full_disk_leaves_no_files(tmp_path: Path) -> None:
+    config = custom_data(tmp_path, rows=5000)
     path, cache = tmp_path / "config.yaml", tmp_path / "cache"
     path.write_text(dump_config(config))
     done = subprocess.run(
-        [sys.executable, "-c", KILLED.replace("SIG_DFL", "SIG_IGN"), path, cache, "text"],
+        [sys.executable, "-c", KILLED_PROCESS.replace("SIG_DFL", "SIG_IGN"), path, cache, "text"],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
@@ -382,43 +422,43 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "UserError" in done.stderr.splitlines()[-1]
     assert "nothing was written" in done.stderr.splitlines()[-1]
-    assert left_behind(cache) == []
+    assert unlocked_names(cache) == []
 
 
-def test_two_trainings_may_prepare_the_same_text_at_once(
+def test_concurrent_preparations_read_the_corpus_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one waits, says so, and finds all done: it reads nothing."""
-    config, cache = own_text(tmp_path), tmp_path / "cache"
+    """The second one waits with a log line, and then uses the folder without reading anything."""
+    config, cache = custom_data(tmp_path), tmp_path / "cache"
     corpus = open_corpus(config.data, 1, tmp_path)
-    second_waits, said = threading.Event(), []
+    second_waits, messages = threading.Event(), []
 
-    def say(message: str) -> None:
-        said.append(message)
+    def log(message: str) -> None:
+        messages.append(message)
         second_waits.set()
 
-    monkeypatch.setattr("tfnmt.runtime.files.say", say)
-    first = Watched(corpus, reading=threading.Event(), go_on=second_waits)
-    second = Watched(corpus, reading=threading.Event(), go_on=second_waits)
+    monkeypatch.setattr("tfnmt.runtime.files.log", log)
+    first = ObservedCorpus(corpus, reading=threading.Event(), may_continue=second_waits)
+    second = ObservedCorpus(corpus, reading=threading.Event(), may_continue=second_waits)
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(prepare, config, first, cache)
         assert first.reading.wait(60)
         other = pool.submit(prepare, config, second, cache)
         assert_same(one.result(60), other.result(60))
     assert not second.reading.is_set()
-    assert len(said) == 1
-    assert said[0].startswith("another process prepares ")
+    assert len(messages) == 1
+    assert "another process is preparing this corpus" in messages[0]
     assert_same(one.result(), prepared_in(tmp_path / "fresh", config))
     assert len(folders(cache)) == 1
 
 
-def test_a_tokenizer_that_is_given_is_taken_as_it_is(tmp_path: Path) -> None:
-    """With the same ids, and from the cache only while it is the same one."""
-    config = own_text(tmp_path)
-    own = prepared_in(tmp_path, config)
+def test_given_tokenizer_is_used_unchanged(tmp_path: Path) -> None:
+    """Its ids are used, and the cache distinguishes it from other tokenizers."""
+    config = custom_data(tmp_path)
+    trained = prepared_in(tmp_path, config)
     model = train_tokenizer(["rest sets", "test trees"] * 20, TokenizerConfig(vocab_size=280))
-    taken = prepared_in(tmp_path, config, model)
-    assert taken.tokenizer.model == model != own.tokenizer.model
-    first = taken.source_lines.between(0, 1)
-    assert list(taken.source[0]) == [*Tokenizer(model).encode(first)[0], EOS]
-    assert prepared_in(tmp_path, config).tokenizer.model == own.tokenizer.model
+    given = prepared_in(tmp_path, config, model)
+    assert given.tokenizer.model == model != trained.tokenizer.model
+    first = given.source_lines.between(0, 1)
+    assert list(given.source[0]) == [*Tokenizer(model).encode(first)[0], EOS]
+    assert prepared_in(tmp_path, config).tokenizer.model == trained.tokenizer.model

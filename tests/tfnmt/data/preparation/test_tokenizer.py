@@ -25,7 +25,7 @@ UNSEEN = {
     "unseen letters": "XYZ qß",
     "line separators": "a\u2028b\x85c\x0bd",
     "tab": "a\tb",
-    "special pieces as text": "<s> </s> <pad> <unk> <0x41>",
+    "special tokens as text": "<s> </s> <pad> <unk> <0x41>",
     "marks": '"quoted" – dash… 50 % & <b>',
     "empty": "",
 }
@@ -37,12 +37,12 @@ ATOMS = [
     *("👩", "👍🏽", "یہ", "آزمائش", "ہے۔", "한", "\u1112\u1161", "Ａ", "ﬁ", "¨", "½", "ﷺ", "…"),
     *("\ufeff", "\x00", "<s>", "</s>", "<0x41>", "a", "the", "dog", "Hund", "sieht", "Q", "7"),
 ]
-"""Spaces of all kinds, marks that join what is beside them, and what nfkc turns into spaces."""
+"""Spaces of all kinds, joining marks, and characters that nfkc replaces with spaces."""
 
 
 def text(rows: int = 300) -> list[str]:
-    draw = random.Random(1)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(3, 12))) for _ in range(rows)]
+    numbers = random.Random(1)
+    return [" ".join(numbers.choices(WORDS, k=numbers.randint(3, 12))) for _ in range(rows)]
 
 
 def trained(lines: Iterable[str], **keys: object) -> Tokenizer:
@@ -55,68 +55,69 @@ def tokenizer() -> Tokenizer:
     return trained(text())
 
 
-def there_and_back(tokenizer: Tokenizer, line: str) -> str:
+def encode_and_decode(tokenizer: Tokenizer, line: str) -> str:
     return tokenizer.decode(tokenizer.encode([line]))[0]
 
 
 def bound_in(error: pytest.ExceptionInfo[UsageError], words: str) -> int:
-    found = re.search(rf"{words} (\d+) do; --set tokenizer\.vocab_size=\1$", str(error.value))
+    """Return the bound of the vocabulary size that an error names, also in its fix."""
+    found = re.search(rf"{words} (\d+); .*--set tokenizer\.vocab_size=\1$", str(error.value))
     assert found is not None, error.value
     return int(found[1])
 
 
-def test_the_special_ids_are_0_1_2_3(tokenizer: Tokenizer) -> None:
+def test_special_ids_are_0_1_2_3(tokenizer: Tokenizer) -> None:
     model = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     assert (PAD, BOS, EOS, UNK) == (0, 1, 2, 3)
     assert [model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id()] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("line", UNSEEN.values(), ids=UNSEEN.keys())
-def test_unseen_text_comes_back_as_it_was(tokenizer: Tokenizer, line: str) -> None:
-    assert there_and_back(tokenizer, line) == line
+def test_unseen_text_survives_encoding_and_decoding(tokenizer: Tokenizer, line: str) -> None:
+    assert encode_and_decode(tokenizer, line) == line
 
 
 @pytest.mark.parametrize("line", [*UNSEEN.values(), *text(20)])
-def test_no_special_id_is_ever_part_of_a_text(tokenizer: Tokenizer, line: str) -> None:
+def test_encode_never_returns_special_ids(tokenizer: Tokenizer, line: str) -> None:
     assert not {PAD, BOS, EOS, UNK} & set(tokenizer.encode([line])[0])
 
 
-def test_only_runs_of_spaces_change(tokenizer: Tokenizer) -> None:
-    assert there_and_back(tokenizer, "  the   dog \u00a0 sees  ") == "the dog \u00a0 sees"
+def test_encoding_changes_only_runs_of_spaces(tokenizer: Tokenizer) -> None:
+    assert encode_and_decode(tokenizer, "  the   dog \u00a0 sees  ") == "the dog \u00a0 sees"
 
 
-def test_lines_are_encoded_one_by_one(tokenizer: Tokenizer) -> None:
+def test_encode_treats_lines_independently(tokenizer: Tokenizer) -> None:
     lines = text(5)
     assert tokenizer.encode(lines) == [tokenizer.encode([line])[0] for line in lines]
     assert tokenizer.decode(tokenizer.encode(lines)) == lines
 
 
-def test_frequent_words_become_pieces(tokenizer: Tokenizer) -> None:
+def test_frequent_words_become_tokens(tokenizer: Tokenizer) -> None:
     bytes_and_space = len(b"the dog") + 1
     assert len(tokenizer.encode(["the dog"])[0]) < bytes_and_space
 
 
-def test_nfkc_folds_what_is_compatible() -> None:
+def test_nfkc_replaces_compatibility_characters() -> None:
     tokenizer = trained(text(), normalization="nfkc")
-    assert there_and_back(tokenizer, "Ａ１！ ﬁne") == "A1! fine"
+    assert encode_and_decode(tokenizer, "Ａ１！ ﬁne") == "A1! fine"
 
 
-def test_the_same_text_gives_the_same_model() -> None:
+def test_training_on_the_same_text_gives_the_same_model() -> None:
     assert trained(text()).model == trained(text()).model
 
 
 @pytest.mark.parametrize("vocab_size", [300, 333])
-def test_the_vocabulary_has_the_size_asked_for(vocab_size: int) -> None:
+def test_vocabulary_has_the_configured_size(vocab_size: int) -> None:
     assert trained(text(), vocab_size=vocab_size).vocab_size == vocab_size
 
 
-def test_every_id_is_below_the_vocabulary_size(tokenizer: Tokenizer) -> None:
-    ids = [piece for line in tokenizer.encode(list(UNSEEN.values())) for piece in line]
+def test_ids_are_below_the_vocabulary_size(tokenizer: Tokenizer) -> None:
+    ids = [number for line in tokenizer.encode(list(UNSEEN.values())) for number in line]
     assert max(ids) < tokenizer.vocab_size
 
 
-def test_too_large_a_vocabulary_is_told_what_is_possible() -> None:
-    with pytest.raises(UsageError, match=r"tokenizer\.vocab_size: 9,000 pieces") as caught:
+def test_too_large_vocabulary_error_names_the_largest_possible_size() -> None:
+    with pytest.raises(UsageError, match=r"tokenizer\.vocab_size=9000: ") as caught:
         trained(text(), vocab_size=9000)
     largest = bound_in(caught, "at most")
     assert trained(text(), vocab_size=largest).vocab_size == largest
@@ -124,9 +125,9 @@ def test_too_large_a_vocabulary_is_told_what_is_possible() -> None:
         trained(text(), vocab_size=largest + 1)
 
 
-def test_too_small_a_vocabulary_is_told_what_is_needed() -> None:
+def test_too_small_vocabulary_error_names_the_smallest_possible_size() -> None:
     characters = ["".join(map(chr, range(0x4E00, 0x4E00 + 200)))]
-    with pytest.raises(UsageError, match=r"tokenizer\.vocab_size: 300 pieces") as caught:
+    with pytest.raises(UsageError, match=r"tokenizer\.vocab_size=300: ") as caught:
         trained(characters)
     least = bound_in(caught, "at least")
     assert trained(characters, vocab_size=least).vocab_size == least
@@ -135,26 +136,26 @@ def test_too_small_a_vocabulary_is_told_what_is_needed() -> None:
 
 
 @pytest.mark.parametrize("lines", [[], [""], ["", "  "]])
-def test_without_text_there_is_nothing_to_learn_from(lines: list[str]) -> None:
-    with pytest.raises(UserError, match="is there text to learn from"):
+def test_training_without_text_is_an_error(lines: list[str]) -> None:
+    with pytest.raises(UserError, match=r"^tokenizer: .*empty"):
         trained(lines)
 
 
 def difficult_lines(count: int) -> list[str]:
-    draw = random.Random(1)
-    return ["".join(draw.choices(ATOMS, k=draw.randint(0, 12))) for _ in range(count)]
+    numbers = random.Random(1)
+    return ["".join(numbers.choices(ATOMS, k=numbers.randint(0, 12))) for _ in range(count)]
 
 
-def cut(flat: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
-    """The ids of each line."""
+def split_by_line(flat: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
+    """Return the ids of each line."""
     ends = np.cumsum(lengths).tolist()
     assert ends[-1] == len(flat)
     return [flat[end - size : end].tolist() for end, size in zip(ends, lengths, strict=True)]
 
 
 @pytest.mark.parametrize("normalization", ["identity", "nfkc"])
-def test_flat_ids_are_sentencepieces_own_and_eos(normalization: str) -> None:
-    """Word by word, and most words from memory: no string tells the difference."""
+def test_encode_flat_equals_sentencepiece_with_eos(normalization: str) -> None:
+    """Encoding word by word from a cache must give the same ids for every string."""
     marks = [
         "a\u2581b \u2581 c\u2581\u2581",
         "\u2581 the \u2581dog\u00a0a",
@@ -163,63 +164,63 @@ def test_flat_ids_are_sentencepieces_own_and_eos(normalization: str) -> None:
     tokenizer = trained([*text(), *marks * 20], normalization=normalization, vocab_size=390)
     reference = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     lines = difficult_lines(5000)
-    for some in (lines, lines[:100]):  # the second time, every word has come before
+    for some in (lines, lines[:100]):  # the second time, every word is cached
         expected = [[*ids, EOS] for ids in reference.encode(some)]
-        assert cut(*tokenizer.encode_flat(some)) == expected
+        assert split_by_line(*tokenizer.encode_flat(some)) == expected
 
 
-def test_flat_ids_have_the_smallest_type_that_holds_them(tokenizer: Tokenizer) -> None:
+def test_encode_flat_uses_the_smallest_integer_type(tokenizer: Tokenizer) -> None:
     flat, lengths = tokenizer.encode_flat(["the dog", ""])
     assert flat.dtype == tokenizer.dtype == np.uint16
     assert lengths.tolist()[1] == 1
 
 
-def test_what_is_drawn_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
+def test_sample_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
     lines = text(50)
-    draws = [tokenizer.draw(lines, 0.2, seed)[0].tolist() for seed in (1, 2, 3, 1, 2, 3)]
-    assert draws[:3] == draws[3:]
-    assert len({tuple(draw) for draw in draws}) == 3
+    samples = [tokenizer.sample(lines, 0.2, seed)[0].tolist() for seed in (1, 2, 3, 1, 2, 3)]
+    assert samples[:3] == samples[3:]
+    assert len({tuple(sample) for sample in samples}) == 3
 
 
-def test_threads_that_draw_at_once_draw_what_one_draws(tokenizer: Tokenizer) -> None:
+def test_sample_gives_the_same_result_in_concurrent_threads(tokenizer: Tokenizer) -> None:
     lines = text(50)
     seeds = [seed for seed in range(16) for _ in range(4)]
-    alone = {seed: tokenizer.draw(lines, 0.2, seed)[0].tolist() for seed in set(seeds)}
+    expected = {seed: tokenizer.sample(lines, 0.2, seed)[0].tolist() for seed in set(seeds)}
     start = Barrier(8)
 
-    def draw(turn: int) -> list[list[int]]:
+    def sample(turn: int) -> list[list[int]]:
         start.wait(60)
-        return [tokenizer.draw(lines, 0.2, seed)[0].tolist() for seed in seeds[turn::8]]
+        return [tokenizer.sample(lines, 0.2, seed)[0].tolist() for seed in seeds[turn::8]]
 
     with ThreadPoolExecutor(8) as pool:
-        for turn, drawn in enumerate(pool.map(draw, range(8))):
-            assert drawn == [alone[seed] for seed in seeds[turn::8]]
+        for turn, sampled in enumerate(pool.map(sample, range(8))):
+            assert sampled == [expected[seed] for seed in seeds[turn::8]]
 
 
-def test_what_is_drawn_is_the_same_text_in_more_ids(tokenizer: Tokenizer) -> None:
+def test_sample_encodes_the_same_text_in_more_ids(tokenizer: Tokenizer) -> None:
     lines = [*text(100), *(line for line in UNSEEN.values() if "<" not in line)]
-    plain = cut(*tokenizer.encode_flat(lines))
-    drawn = cut(*tokenizer.draw(lines, 0.2, seed=1))
-    assert [ids[-1] for ids in drawn] == [EOS] * len(lines)
-    assert tokenizer.decode([ids[:-1] for ids in drawn]) == lines
-    assert all(len(more) >= len(fewest) for more, fewest in zip(drawn, plain, strict=True))
-    assert sum(map(len, drawn)) > 1.05 * sum(map(len, plain))
+    fewest = split_by_line(*tokenizer.encode_flat(lines))
+    sampled = split_by_line(*tokenizer.sample(lines, 0.2, seed=1))
+    assert [ids[-1] for ids in sampled] == [EOS] * len(lines)
+    assert tokenizer.decode([ids[:-1] for ids in sampled]) == lines
+    assert all(len(more) >= len(few) for more, few in zip(sampled, fewest, strict=True))
+    assert sum(map(len, sampled)) > 1.05 * sum(map(len, fewest))
 
 
-def test_the_more_merges_are_skipped_the_more_ids_are_drawn(tokenizer: Tokenizer) -> None:
+def test_sample_returns_more_ids_with_more_dropout(tokenizer: Tokenizer) -> None:
     lines = text(100)
-    counts = [len(tokenizer.draw(lines, dropout, seed=1)[0]) for dropout in (0.01, 0.1, 0.5, 0.9)]
+    counts = [len(tokenizer.sample(lines, dropout, seed=1)[0]) for dropout in (0.01, 0.1, 0.5, 0.9)]
     assert counts == sorted(set(counts))
 
 
-def test_lines_of_one_draw_are_cut_differently(tokenizer: Tokenizer) -> None:
-    drawn = cut(*tokenizer.draw([text(1)[0]] * 50, 0.3, seed=1))
-    assert len({tuple(ids) for ids in drawn}) > 25
+def test_sample_segments_equal_lines_differently(tokenizer: Tokenizer) -> None:
+    sampled = split_by_line(*tokenizer.sample([text(1)[0]] * 50, 0.3, seed=1))
+    assert len({tuple(ids) for ids in sampled}) > 25
 
 
 @pytest.mark.parametrize("normalization", ["identity", "nfkc"])
-def test_where_no_merge_is_skipped_the_ids_are_sentencepieces_own(normalization: str) -> None:
-    """The merges are our own: SentencePiece's sampling differs from process to process."""
+def test_sample_without_skipped_merges_equals_sentencepiece(normalization: str) -> None:
+    """tfnmt has its own merges, because SentencePiece's sampling differs between processes."""
     marks = [
         "a\u2581b \u2581 c\u2581\u2581",
         "\u2581 the \u2581dog\u00a0a",
@@ -227,29 +228,30 @@ def test_where_no_merge_is_skipped_the_ids_are_sentencepieces_own(normalization:
     ]
     tokenizer = trained([*text(), *marks * 20], normalization=normalization, vocab_size=390)
     lines = [*difficult_lines(3000), *marks, *text(50), "aa" * 40, "thethethedogdogdog" * 9]
-    drawn, lengths = tokenizer.draw(lines, 1e-15, seed=1)
-    plain, plain_lengths = tokenizer.encode_flat(lines)
-    np.testing.assert_array_equal(drawn, plain)
-    np.testing.assert_array_equal(lengths, plain_lengths)
+    sampled, lengths = tokenizer.sample(lines, 1e-15, seed=1)
+    expected, expected_lengths = tokenizer.encode_flat(lines)
+    np.testing.assert_array_equal(sampled, expected)
+    np.testing.assert_array_equal(lengths, expected_lengths)
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
-def test_merges_are_skipped_as_often_as_sentencepiece_skips_them(
+def test_sample_skips_merges_as_often_as_sentencepiece(
     tokenizer: Tokenizer, dropout: float
 ) -> None:
-    """Its draws have no seed to fix; the bound is several times what chance makes of 20,000."""
+    """SentencePiece's sampling has no seed. The bound is several standard deviations wide."""
     reference = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     lines = ["the Katze sees"] * 20_000
     expected = reference.encode(
         lines, add_eos=True, enable_sampling=True, nbest_size=-1, alpha=dropout
     )
-    counts = Counter(map(tuple, cut(*tokenizer.draw(lines, dropout, seed=1))))
+    counts = Counter(map(tuple, split_by_line(*tokenizer.sample(lines, dropout, seed=1))))
     expected_counts = Counter(map(tuple, expected))
     seen = [ids for ids, count in expected_counts.items() if count > 200]
     assert len(seen) > 5
     for ids in seen:
         bound = 6 * (2 * expected_counts[ids]) ** 0.5
         assert abs(counts[ids] - expected_counts[ids]) < bound
-    ours, theirs = (sum(len(ids) * count for ids, count in some.items())
-                    for some in (counts, expected_counts))  # fmt: skip
+    ours, theirs = (
+        sum(len(ids) * count for ids, count in found.items()) for found in (counts, expected_counts)
+    )
     assert ours == pytest.approx(theirs, rel=0.01)

@@ -1,7 +1,7 @@
-"""Two built-in tasks with a known answer, to see that a Transformer learns: copy and reverse.
+"""Two synthetic tasks with a known answer, to check that a Transformer learns: copy and reverse.
 
-Both are synthetic: a line is 3 to 12 digits, its "translation" the same digits or the same digits
-backwards. The languages are called `digits` and `copied` or `reversed`.
+A line has 3 to 12 digits. Its translation is the same digits, or the same digits in reverse order.
+The languages are called `digits` and `copied` or `reversed`.
 """
 
 import random
@@ -11,22 +11,22 @@ SIZES = {"train": 50_000, "val": 500, "test": 500}
 
 
 def copy_pairs(split: str) -> Iterator[tuple[str, str]]:
-    """Lines of digits with themselves."""
+    """Yield lines of digits, each with itself as translation."""
     return _pairs(split, lambda digits: digits)
 
 
 def reverse_pairs(split: str) -> Iterator[tuple[str, str]]:
-    """Lines of digits with the same digits backwards."""
+    """Yield lines of digits, each with the reversed line as translation."""
     return _pairs(split, lambda digits: digits[::-1])
 
 
 def _pairs(split: str, answer: Callable[[list[str]], list[str]]) -> Iterator[tuple[str, str]]:
-    """The splits share no line: the sum of a line's digits modulo 10 says where it belongs."""
+    """Generate a split. The digit sum modulo 10 selects the split, so splits share no line."""
     residues = {"val": (0,), "test": (1,)}.get(split, range(2, 10))
-    draw = random.Random(f"tfnmt digits {split}")
+    generator = random.Random(f"tfnmt digits {split}")
     seen: set[str] = set()
     while len(seen) < SIZES[split]:
-        digits = draw.choices("0123456789", k=draw.randint(3, 12))
+        digits = generator.choices("0123456789", k=generator.randint(3, 12))
         line = " ".join(digits)
         if sum(map(int, digits)) % 10 in residues and line not in seen:
             seen.add(line)

@@ -1,20 +1,22 @@
-"""A synthetic English-German corpus: sentences drawn from a small grammar, with translations.
+"""A synthetic English-German corpus: sentences sampled from a small grammar, with translations.
 
-No text was copied: an `Author` draws the structure of a sentence with seeded chance and says it in
-both languages. Each sentence has exactly one translation, yet no dictionary finds it. German nouns
-have a gender, a number and a case, with which articles, adjectives and relative pronouns agree;
-verbs come second in a main clause and last in a subordinate one, and often in two pieces.
+No text is copied. An `Author` samples the structure of a sentence with a seeded generator and
+writes it in both languages. Each sentence has exactly one translation, yet no dictionary finds it.
+German nouns have a gender, a number and a case, and articles, adjectives and relative pronouns
+agree with them. Verbs come second in a main clause and last in a subordinate one, and are often
+separated into two parts.
 
-A German clause is laid out in its traditional five fields:
+A German clause has the traditional five fields:
 
     front      left bracket  middle field      right bracket  end field
     Der Hund   hat           den Mann          gesucht        , der ihm hilft
     Heute      macht         das Kind die Tür  auf
     -          weil          ihm die Frau oft  geholfen hat
 
-The checksum of an English sentence decides which split it belongs to, so no two splits share one.
-The checksum of a verb and a noun decides whether they are held out: no sentence of train or val has
-both, while in every fifth sentence of test, and there only, such a noun is such a verb's object.
+The checksum of an English sentence selects its split, so no two splits share a sentence. The
+checksum of a verb and a noun selects the held-out combinations. No sentence of train or val has
+such a verb with such a noun. In every fifth sentence of test, and only there, such a noun is the
+object of such a verb.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,28 +63,28 @@ SIZES = {"train": 1_000_000, "val": 1_000, "test": 1_000}
 
 SEED = 1
 BUCKETS = {0: "val", 1: "test"}
-"""The splits of the checksums, modulo 16; all others are of train."""
+"""Splits by checksum modulo 16. All other checksums belong to train."""
 
 SPACES = range(2, 25)
-"""The spaces in a sentence: it has three to 25 words."""
+"""Number of spaces in a sentence, which has 3 to 25 words."""
 
 Bond = tuple[str, str]
-"""A verb and a noun that is its object, by their English dictionary forms."""
+"""A verb and the noun that is its object, as English dictionary forms."""
 
-Pieces = tuple[str, ...]
-"""What will be joined; some pieces may be empty."""
+Parts = tuple[str, ...]
+"""Parts of a text, which may be empty."""
 
 Option = TypeVar("Option")
 
 
 def _join(*words: str) -> str:
-    """One text of several, some of which may be empty."""
+    """Join texts, some of which may be empty."""
     return " ".join(filter(None, words))
 
 
 @cache
 def _noun_phrase(noun: Noun, determiner: Determiner, adjective: Adjective | None) -> Phrase:
-    """The old dog: in German, determiner and adjective agree with the noun."""
+    """Return a noun phrase, for example `the old dog`. Determiner and adjective agree in German."""
     rest = _join(adjective.english if adjective else "", noun.english[determiner.is_plural])
     article = "an" if determiner.english == "a" and rest[0] in "aeiou" else determiner.english
     column = Gender.PLURAL if determiner.is_plural else noun.gender
@@ -100,15 +102,15 @@ def _noun_phrase(noun: Noun, determiner: Determiner, adjective: Adjective | None
 
 @cache
 def _gap(noun: Noun, person: Person) -> Phrase:
-    """A phrase without words, where a relative clause would have its noun."""
+    """Return a phrase without words, for the gap of a relative clause."""
     return replace(SILENCE, person=person, noun=noun)
 
 
 class Clause(NamedTuple):
-    """A verb and all that belongs to it.
+    """A verb and everything that belongs to it.
 
-    `helper` is a modal verb or the auxiliary of the perfect, None in the present tense; `report`
-    is the clause that a verb of saying has for an object.
+    `helper` is a modal verb or the auxiliary of the perfect, None in the present tense. `report`
+    is the clause that a verb of saying has as its object.
     """
 
     subject: Phrase
@@ -121,7 +123,7 @@ class Clause(NamedTuple):
     report: Words
 
     def english(self) -> str:
-        """Subject, verb, object: he often opens the door, he has often opened the door."""
+        """Return subject, verb and object, as in `he has often opened the door`."""
         subject, third = self.subject.english[Case.NOMINATIVE], self.subject.person is Person.THIRD
         if self.helper is None:
             return _join(subject, *self._english_rest(self.verb.english[third]))
@@ -129,13 +131,13 @@ class Clause(NamedTuple):
         return _join(subject, self.helper.english[third], *rest)
 
     def english_question(self) -> str:
-        """Helper, subject, verb, object: does he often open the door."""
+        """Return helper, subject, verb and object, as in `does he often open the door`."""
         subject, third = self.subject.english[Case.NOMINATIVE], self.subject.person is Person.THIRD
         helper = self.helper or DO
         rest = self._english_rest(self.verb.english_with(helper))
         return _join(helper.english[third], subject, *rest)
 
-    def _english_rest(self, verb: str) -> Pieces:
+    def _english_rest(self, verb: str) -> Parts:
         return (
             self.adverb.english,
             verb,
@@ -148,41 +150,41 @@ class Clause(NamedTuple):
         )
 
     def german(self) -> str:
-        """The subject in front: der Hund macht die Tür auf."""
+        """Return the clause with its subject in front: der Hund macht die Tür auf."""
         return self._german_main(self._german_subject(), ())
 
     def german_inverted(self, front: str) -> str:
-        """Something else in front, or in a question nothing: heute macht der Hund die Tür auf."""
+        """Return the clause with another front, or none: heute macht der Hund die Tür auf."""
         return self._german_main((front,), self._german_subject())
 
     def german_subordinate(self) -> str:
-        """The finite verb at the end, its prefix back: der Hund die Tür aufmacht."""
+        """Return the clause with its verb at the end: der Hund die Tür aufmacht."""
         finite, right = self._german_brackets()
         verbs = f"{right} {finite}" if self.helper else right + finite
         return _join(*self._german_middle(self._german_subject()), verbs, self._german_end())
 
-    def _german_main(self, front: Pieces, subject: Pieces) -> str:
+    def _german_main(self, front: Parts, subject: Parts) -> str:
         left, right = self._german_brackets()
         return _join(*front, left, *self._german_middle(subject), right, self._german_end())
 
-    def _german_subject(self) -> Pieces:
+    def _german_subject(self) -> Parts:
         return self.subject.german[Case.NOMINATIVE], self.subject.relative
 
     def _german_brackets(self) -> tuple[str, str]:
-        """The finite verb, and the rest of the verb."""
+        """Return the finite verb and the rest of the verb."""
         person = self.subject.person
         if self.helper is None:
             return self.verb.german[person], self.verb.prefix
         return self.helper.german[person], self.verb.german_with(self.helper)
 
-    def _german_middle(self, subject: Pieces) -> Pieces:
-        """Pronouns come before nouns, even before the subject: (weil) mich der Hund oft sieht."""
+    def _german_middle(self, subject: Parts) -> Parts:
+        """Put pronouns before nouns, even the subject: (weil) mich der Hund oft sieht."""
         pronoun, *objects = self._german_objects()
         opening = (*subject, pronoun) if self.subject.is_pronoun else (pronoun, *subject)
         return (*opening, self.adverb.german, *objects, self.adjunct.german)
 
-    def _german_objects(self) -> Pieces:
-        """An object that is a bare pronoun, and the other objects, the dative first."""
+    def _german_objects(self) -> Parts:
+        """Return pronoun objects and other objects, the dative first."""
         recipient, object_ = self.recipient.german[Case.DATIVE], self.object.german[self.verb.case]
         if self.recipient.is_pronoun:
             return recipient, object_
@@ -192,12 +194,12 @@ class Clause(NamedTuple):
         return "", recipient, preposition, object_
 
     def _german_end(self) -> str:
-        """What is too heavy for the middle field: the object's relative clause, a report."""
+        """Return the end field: the relative clause of the object, or a reported clause."""
         return self.report.german or self.object.relative
 
 
 def _relative_clause(clause: Clause, gap: Phrase, noun: Noun) -> Words:
-    """That I see, who sees me: what the clause says of the noun that it has a gap for."""
+    """Return a clause with a gap as a relative clause: `that I see`, `who sees me`."""
     is_subject = gap is clause.subject
     pronoun = ("who" if is_subject else "whom") if noun.is_person else "that"
     preposition = "" if is_subject else clause.verb.prepositions[1]
@@ -208,7 +210,7 @@ def _relative_clause(clause: Clause, gap: Phrase, noun: Noun) -> Words:
 
 
 class Sentence(NamedTuple):
-    """A finished sentence in both languages, and the bonds of all its clauses."""
+    """A finished sentence in both languages, and the verb-object pairs of its clauses."""
 
     english: str
     german: str
@@ -225,9 +227,9 @@ VERBS_WITH: dict[Noun, tuple[Verb, ...]] = {
 
 
 class Author:
-    """Draws sentences: each production of the grammar is a method.
+    """Samples sentences. Each production of the grammar is a method.
 
-    `depth` says how deeply relative clauses, or reports, may be nested in what is drawn.
+    `depth` limits the nesting of relative clauses and reported clauses.
     """
 
     def __init__(self, seed: int) -> None:
@@ -241,11 +243,11 @@ class Author:
         )
 
     def sentence(self) -> Sentence:
-        """A new sentence, of any shape."""
+        """Sample a sentence of any shape."""
         self._bonds.clear()
         words, mark = self._pick(self._shapes)()
         return Sentence(
-            _written(words.english, mark), _written(words.german, mark), tuple(self._bonds)
+            _punctuated(words.english, mark), _punctuated(words.german, mark), tuple(self._bonds)
         )
 
     def _statement(self) -> tuple[Words, str]:
@@ -259,7 +261,7 @@ class Author:
         return Words(clause.english_question(), clause.german_inverted("")), "?"
 
     def _explanation(self) -> tuple[Words, str]:
-        """A clause and a subordinate clause; where that comes first, German inverts the other."""
+        """Sample a main and a subordinate clause. German inverts a main clause that is second."""
         conjunction, reason, main = self._pick(CONJUNCTIONS), self._clause(1), self._clause(0)
         english = f"{conjunction.english} {reason.english()}"
         german = f"{conjunction.german} {reason.german_subordinate()}"
@@ -269,21 +271,21 @@ class Author:
         return Words(f"{main.english()} {english}", f"{main.german()} , {german}"), "."
 
     def _opened(self, clause: Clause, probability: float) -> Words:
-        """The clause, sometimes after an adverb, which inverts it in German."""
+        """Sample an opening adverb for some clauses, which inverts the German clause."""
         if not self._chance(probability):
             return Words(clause.english(), clause.german())
         adverb = self._pick(OPENING_ADVERBS)
         return Words(f"{adverb.english} {clause.english()}", clause.german_inverted(adverb.german))
 
     def _clause(self, depth: int) -> Clause:
-        """A clause about anything; only an object that comes last can have a relative clause."""
+        """Sample a clause. Only an object in the last place can have a relative clause."""
         subject, verb = self._phrase(SUBJECTS, depth), self._pick(PLAIN_VERBS)
         adjunct = self._adjunct(subject) if self._chance(0.15) else NO_WORDS
         depth = 0 if verb.gives or adjunct is not NO_WORDS else depth
         return self._predicate(subject, verb, self._object(subject, verb, depth), adjunct=adjunct)
 
     def _reporting_clause(self, depth: int) -> Clause:
-        """A clause that reports another, perhaps one that reports one more."""
+        """Sample a clause that reports another one, possibly nested."""
         if depth > 1 and self._chance(0.2):
             reported = self._reporting_clause(depth - 1)
         else:
@@ -300,7 +302,7 @@ class Author:
         adjunct: Words = NO_WORDS,
         report: Words = NO_WORDS,
     ) -> Clause:
-        """The clause, with whatever else its verb needs."""
+        """Complete a clause with everything that its verb needs."""
         if object_.noun:
             self._bonds.append((verb.english[0], object_.noun.english[0]))
         helper = self._pick(HELPERS)
@@ -316,13 +318,13 @@ class Author:
         )
 
     def _object(self, subject: Phrase, verb: Verb, depth: int) -> Phrase:
-        """What the verb is done to, if to anything."""
+        """Sample the object of a verb, if it has one."""
         if not verb.objects:
             return SILENCE
         return self._phrase(verb.objects, depth, subject, OBJECT_DETERMINERS)
 
     def _adjunct(self, subject: Phrase) -> Words:
-        """In the garden, with my brother."""
+        """Sample a prepositional phrase, for example `in the garden`."""
         preposition = self._pick(PREPOSITIONS)
         phrase = self._phrase(preposition.objects, other_than=subject)
         english = f"{preposition.english} {phrase.english[Case.ACCUSATIVE]}"
@@ -336,7 +338,7 @@ class Author:
         other_than: Phrase = SILENCE,
         determiners: Sequence[Determiner] = DETERMINERS,
     ) -> Phrase:
-        """A name or pronoun as it is, or a noun with determiner, adjective and relative clause."""
+        """Sample a name, a pronoun, or a noun with determiner, adjective and relative clause."""
         word = self._pick(words)
         while _is_same(word, other_than):
             word = self._pick(words)
@@ -350,7 +352,7 @@ class Author:
         return phrase
 
     def _relative(self, noun: Noun, person: Person, depth: int) -> Words:
-        """A clause about a noun, which is its subject or its object.
+        """Sample a relative clause, in which a noun is subject or object.
 
         If it is the object, then the subject is a pronoun that shows its case: "das Kind, das die
         Frau sieht" is the child who sees the woman as well as the child whom the woman sees.
@@ -371,14 +373,14 @@ class Author:
 
 
 def _is_same(word: Noun | Phrase, subject: Phrase) -> bool:
-    """Whether the word comes back to the subject, and would want a reflexive pronoun."""
+    """Return whether a word refers to the subject and would need a reflexive pronoun."""
     if word in FIRST_PERSONS:
         return subject in FIRST_PERSONS
     return word is subject or word is subject.noun
 
 
-def _written(text: str, mark: str) -> str:
-    """The text as one writes it: no two commas together and none at the end, a capital, a mark."""
+def _punctuated(text: str, mark: str) -> str:
+    """Finish a sentence: single commas, an initial capital and a final mark."""
     text = ",".join(filter(None, text.split(" ,")))
     return text[0].upper() + text[1:] + mark
 
@@ -389,9 +391,9 @@ HELD_OUT: frozenset[Bond] = frozenset(
     for verb in verbs
     if crc32(f"{verb.english[0]} {noun.english[0]}".encode()) % 16 == 0
 )
-"""A sixteenth of the verbs with their objects, for test to join."""
+"""A sixteenth of all verb-object pairs, which only test combines."""
 
-KEPT_APART: dict[str, frozenset[str]] = {
+HELD_OUT_VERB_FORMS: dict[str, frozenset[str]] = {
     form: frozenset(
         verb_form
         for verb in verbs
@@ -401,11 +403,11 @@ KEPT_APART: dict[str, frozenset[str]] = {
     for noun, verbs in VERBS_WITH.items()
     for form in noun.english
 }
-"""For each form of a noun, all forms of the verbs that are held out with it."""
+"""For each noun form, all forms of the verbs that are held out with it."""
 
 
 def pairs(split: str) -> Iterator[tuple[str, str]]:
-    """English sentences and their German translations, lazily, the same ones on every machine."""
+    """Generate English sentences with German translations, the same on every machine."""
     if split not in SIZES:
         raise ValueError(f"{split}: not one of {', '.join(SIZES)}")
     stream = _with_held_out(split) if split == "test" else _without_held_out(split)
@@ -413,26 +415,29 @@ def pairs(split: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_held_out(split: str) -> Iterator[tuple[str, str]]:
-    """Four pairs that hold nothing new, one that joins a verb and a noun held out, and so on."""
+    """Yield four ordinary pairs, then one with a held-out combination, and so on."""
     known = _without_held_out(split)
-    new = (
-        (said.english, said.german) for said in _drawn(split) if not HELD_OUT.isdisjoint(said.bonds)
-    )
+    sentences = _sample(split)
+    new = ((each.english, each.german) for each in sentences if HELD_OUT & set(each.bonds))
     while True:
         yield from islice(known, 4)
         yield next(new)
 
 
 def _without_held_out(split: str) -> Iterator[tuple[str, str]]:
-    """Pairs in which no verb and noun meet that are held out."""
-    for sentence in _drawn(split):
+    """Yield pairs without held-out combinations."""
+    for sentence in _sample(split):
         words = sentence.english[:-1].replace(",", "").lower().split()
-        if all(KEPT_APART[word].isdisjoint(words) for word in words if word in KEPT_APART):
+        if all(
+            HELD_OUT_VERB_FORMS[word].isdisjoint(words)
+            for word in words
+            if word in HELD_OUT_VERB_FORMS
+        ):
             yield sentence.english, sentence.german
 
 
-def _drawn(split: str) -> Iterator[Sentence]:
-    """The author's sentences that belong to a split, each once."""
+def _sample(split: str) -> Iterator[Sentence]:
+    """Yield the sentences of a split, each once."""
     author = Author(SEED)
     seen: set[int] = set()
     while True:
@@ -440,5 +445,5 @@ def _drawn(split: str) -> Iterator[Sentence]:
         checksum = crc32(sentence.english.encode())
         belongs = BUCKETS.get(checksum % 16, "train") == split
         if belongs and checksum not in seen and sentence.english.count(" ") in SPACES:
-            seen.add(checksum)  # two sentences with one checksum count as the same
+            seen.add(checksum)  # two sentences with the same checksum count as equal
             yield sentence

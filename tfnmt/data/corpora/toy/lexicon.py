@@ -1,7 +1,7 @@
 """The words of the synthetic corpus and their inflection: a pocket grammar of English and German.
 
-Nothing here was taken from texts. The tables list what has to be learned by heart; whatever follows
-a rule, like the endings of articles, adjectives and nouns, is computed from the rule.
+Nothing is taken from texts. The tables list only irregular forms. Endings of articles, adjectives
+and nouns are computed from rules.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Table = tuple[tuple[str, ...], ...]
 
 
 class Case(IntEnum):
-    """The case of a noun phrase: the line of a declension table."""
+    """The case of a noun phrase: a row of a declension table."""
 
     NOMINATIVE = 0
     ACCUSATIVE = 1
@@ -21,7 +21,7 @@ class Case(IntEnum):
 
 
 class Gender(IntEnum):
-    """The gender of a noun: the column of a declension table, of which all plurals share one."""
+    """The gender of a noun: a column of a declension table. All plurals share one."""
 
     MASCULINE = 0
     FEMININE = 1
@@ -30,7 +30,7 @@ class Gender(IntEnum):
 
 
 class Person(IntEnum):
-    """What a verb agrees in with its subject: ich, er or sie (she), wir or sie (they)."""
+    """The agreement of verb and subject: ich, er or sie (she), wir or sie (they)."""
 
     FIRST = 0
     THIRD = 1
@@ -38,7 +38,7 @@ class Person(IntEnum):
 
 
 def _table(*lines: str) -> Table:
-    """A declension: lines by `Case`, columns by `Gender`, "-" for no ending."""
+    """Return a declension table: rows by `Case`, columns by `Gender`, "-" for no ending."""
     return tuple(tuple(cell.strip("-") for cell in line.split()) for line in lines)
 
 
@@ -53,7 +53,7 @@ NO_ENDING = _table("- - - -", "- - - -", "- - - -")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Determiner:
-    """What opens a noun phrase, and decides its number and the endings of its adjective."""
+    """The first word of a noun phrase. It decides number and adjective endings."""
 
     english: str
     stem: str
@@ -72,7 +72,7 @@ class Adjective:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noun:
-    """A noun; a weak one has its plural form in every case but the nominative."""
+    """A noun. A weak one has its plural form in every case except the nominative."""
 
     english: tuple[str, str]
     singular: str
@@ -83,7 +83,7 @@ class Noun:
     adjectives: tuple[Adjective | None, ...]
 
     def german(self, case: Case, column: Gender) -> str:
-        """The singular or the plural, with the -n of the dative plural."""
+        """Return the singular or the plural, with the -n of the dative plural."""
         if column is not Gender.PLURAL:
             is_oblique = case is not Case.NOMINATIVE
             return self.plural if self.is_weak and is_oblique else self.singular
@@ -94,10 +94,10 @@ class Noun:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Phrase:
-    """What fills the place of a subject or an object: its forms by `Case`, which may be silent.
+    """A subject or object with its forms by `Case`, which may be empty.
 
-    `noun` is the noun that it is about; names and pronouns have none. `relative` is the German
-    relative clause, which need not stand beside its noun, as the English one does.
+    Names and pronouns have no `noun`. `relative` is the German relative clause. Unlike the English
+    one, it may be separated from its noun.
     """
 
     english: tuple[str, ...]
@@ -109,7 +109,7 @@ class Phrase:
 
 
 class Words(NamedTuple):
-    """Words that stay as they are in their sentence: an adverb, a conjunction, a whole clause."""
+    """Uninflected words of a sentence: an adverb, a conjunction, a whole clause."""
 
     english: str
     german: str
@@ -117,7 +117,7 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Preposition:
-    """A preposition, the case that it governs in German and what it may go with."""
+    """A preposition, the case that it governs in German, and its possible nouns."""
 
     english: str
     german: str
@@ -139,8 +139,8 @@ class Verb:
     """A verb with its principal parts and the object that it governs.
 
     `english` is base and third person, `german` has the finite forms by `Person`. A German prefix
-    is separable: it leaves the finite verb of a main clause. A verb that `gives` has a recipient
-    beside its object, and one that `reports` has a clause instead.
+    is separable: it leaves the finite verb of a main clause. A verb that `gives` has a recipient in
+    addition to its object, and one that `reports` has a clause instead.
     """
 
     english: tuple[str, str]
@@ -156,11 +156,11 @@ class Verb:
     reports: bool
 
     def english_with(self, helper: Auxiliary) -> str:
-        """The form that an auxiliary asks for: (has) seen, (can) see."""
+        """Return the English form after an auxiliary: (has) seen, (can) see."""
         return self.english_participle if helper.takes_participle else self.english[0]
 
     def german_with(self, helper: Auxiliary) -> str:
-        """The form that an auxiliary asks for: (hat) angesehen, (kann) ansehen."""
+        """Return the German form after an auxiliary: (hat) angesehen, (kann) ansehen."""
         infinitive = self.german[Person.PLURAL]
         return self.prefix + (self.german_participle if helper.takes_participle else infinitive)
 
@@ -180,7 +180,8 @@ FIRST_PERSONS = (
     _pronoun(Person.FIRST, "I me me", "ich mich mir"),
     _pronoun(Person.PLURAL, "we us us", "wir uns uns"),
 )
-# She and they are one word in German; only the verb tells them apart, so they are never objects.
+# German has one word for she and they. Only the verb distinguishes them, so they are never
+# objects.
 CLEAR_PRONOUNS = (*FIRST_PERSONS, _pronoun(Person.THIRD, "he him him", "er ihn ihm"))
 PRONOUNS = (
     *CLEAR_PRONOUNS,
@@ -188,7 +189,7 @@ PRONOUNS = (
     _pronoun(Person.PLURAL, "they them them", "sie sie ihnen"),
 )
 
-# What is listed twice is drawn twice as often, here and wherever something is drawn.
+# Words that are listed twice are sampled twice as often, here and in all tables.
 DETERMINERS = (
     *[Determiner("the", "d", ARTICLE, WEAK)] * 4,
     *[Determiner("a", "ein", POSSESSIVE, MIXED)] * 3,
@@ -212,7 +213,7 @@ OBJECT_DETERMINERS = (
 DO = Auxiliary(("do", "does"), ("", "", ""))
 HAVE = Auxiliary(("have", "has"), ("habe", "hat", "haben"), takes_participle=True)
 BE = Auxiliary(("have", "has"), ("bin", "ist", "sind"), takes_participle=True)
-# None is the present tense; where HAVE is drawn, a verb takes its own auxiliary of the perfect.
+# None is the present tense. HAVE stands for the perfect auxiliary of the verb, which may be BE.
 HELPERS = (
     *[None] * 4,
     *[HAVE] * 2,
@@ -312,9 +313,9 @@ NOUNS = """
     castle    castles    Schloss  Schlösser   neuter    place
 """
 
-# English base, third person, participle, preposition; German ich, er, wir, participle, and a prefix
-# (an-) or a preposition (an); the auxiliary of the perfect, the kind of object. The name of a table
-# is the case of the objects in it.
+# English base, third person, participle, preposition; German forms for ich, er and wir, participle,
+# and a prefix (an-) or a preposition (an); perfect auxiliary, kind of object. The name of a table
+# is the case of its objects.
 ACCUSATIVE_VERBS = """
     see     sees     seen     -    sehe    sieht   sehen    gesehen   -      hat anything
     find    finds    found    -    finde   findet  finden   gefunden  -      hat anything
@@ -359,19 +360,19 @@ OTHER_VERBS = """
 
 
 def _rows(table: str) -> Iterator[list[str]]:
-    """The rows of a table of words, "-" standing for no word."""
+    """Return the rows of a word table. A "-" stands for no word."""
     for line in filter(None, map(str.split, table.splitlines())):
         yield ["" if word == "-" else word for word in line]
 
 
 def _adjectives(kind: str) -> tuple[Adjective | None, ...]:
-    """The adjectives that go with a kind of noun; most nouns go without one."""
+    """Return the adjectives of a kind of noun, mostly none."""
     fit = [Adjective(word, stem) for word, stem, *kinds in _rows(ADJECTIVES) if kind in kinds]
     return (*[None] * 15, *fit)
 
 
 def _nouns(wanted: str, adjectives: tuple[Adjective | None, ...]) -> tuple[Noun, ...]:
-    """The nouns of a kind; weak ones are masculine."""
+    """Return the nouns of a kind. Weak ones are masculine."""
     return tuple(
         Noun(
             english=(one, many),
@@ -388,27 +389,26 @@ def _nouns(wanted: str, adjectives: tuple[Adjective | None, ...]) -> tuple[Noun,
 
 
 def _verbs(table: str, case: Case) -> tuple[Verb, ...]:
-    """The verbs of a table, whose objects stand in this case."""
-    return tuple(
-        Verb(
-            english=(base, third),
-            english_participle=english_participle,
-            german=(ich, er, wir),
-            german_participle=german_participle,
-            prefix=particle[:-1] if particle.endswith("-") else "",
-            prepositions=(preposition, "" if particle.endswith("-") else particle),
-            perfect=BE if perfect == "ist" else HAVE,
-            case=case,
-            objects=OBJECTS[kind],
-            gives=kind == "gift",
-            reports=kind == "clause",
-        )
-        for (
-            base, third, english_participle, preposition,
-            ich, er, wir, german_participle, particle,
-            perfect, kind,
-        ) in _rows(table)
-    )  # fmt: skip
+    """Return the verbs of a table, whose objects have this case."""
+    return tuple(_verb(row, case) for row in _rows(table))
+
+
+def _verb(row: list[str], case: Case) -> Verb:
+    base, third, english_participle, preposition, *german, particle, perfect, kind = row
+    first_person, third_person, plural, german_participle = german
+    return Verb(
+        english=(base, third),
+        english_participle=english_participle,
+        german=(first_person, third_person, plural),
+        german_participle=german_participle,
+        prefix=particle[:-1] if particle.endswith("-") else "",
+        prepositions=(preposition, "" if particle.endswith("-") else particle),
+        perfect=BE if perfect == "ist" else HAVE,
+        case=case,
+        objects=OBJECTS[kind],
+        gives=kind == "gift",
+        reports=kind == "clause",
+    )
 
 
 PEOPLE = _nouns("person", _adjectives("living"))

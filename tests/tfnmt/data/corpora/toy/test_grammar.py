@@ -134,9 +134,17 @@ PHENOMENA = {
 }
 
 
-@pytest.fixture(scope="module")
-def splits() -> dict[str, list[Pair]]:
-    return {split: list(islice(pairs(split), 200_000)) for split in SIZES}
+FEW = {"train": 20_000, "val": 200, "test": 200}
+MANY = {"train": 200_000, "val": 1_000, "test": 1_000}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.slow)],
+)
+def splits(request: pytest.FixtureRequest) -> dict[str, list[Pair]]:
+    """Return the first pairs of each split: few of them (4 s), or many in slow tests (18 s)."""
+    return {split: list(islice(pairs(split), size)) for split, size in request.param.items()}
 
 
 def side(corpus: list[Pair], language: str) -> list[str]:
@@ -147,27 +155,37 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+|[.,?]", text.lower())
 
 
-def test_corpus_is_the_same_everywhere(splits: dict[str, list[Pair]]) -> None:
-    lines = [f"{english}\t{german}\n" for english, german in splits["train"][:20_000]]
-    assert crc32("".join(lines).encode()) == 2191345609
+@pytest.mark.parametrize(
+    ("split", "count", "checksum"),
+    [("train", 20_000, 2191345609), ("val", 200, 614897561), ("test", 200, 782877349)],
+)
+def test_corpus_is_the_same_everywhere(
+    splits: dict[str, list[Pair]], split: str, count: int, checksum: int
+) -> None:
+    """Other text needs another `revision` in the catalog, or caches and runs mix two texts."""
+    lines = [f"{english}\t{german}\n" for english, german in splits[split][:count]]
+    assert crc32("".join(lines).encode()) == checksum
 
 
-def test_corpus_is_the_same_each_time(splits: dict[str, list[Pair]]) -> None:
-    assert list(pairs("val")) == splits["val"]
+def test_corpus_is_the_same_in_each_call(splits: dict[str, list[Pair]]) -> None:
+    assert list(islice(pairs("val"), len(splits["val"]))) == splits["val"]
 
 
-def test_unknown_split_is_refused_at_once() -> None:
+def test_unknown_split_is_an_error_before_iteration() -> None:
     with pytest.raises(ValueError, match="dev: not one of train, val, test"):
         pairs("dev")
 
 
-def test_val_and_test_are_complete(splits: dict[str, list[Pair]]) -> None:
-    for split in ("val", "test"):
-        assert len(set(splits[split])) == len(splits[split]) == SIZES[split]
+@pytest.mark.parametrize("split", ["val", pytest.param("test", marks=pytest.mark.slow)])
+def test_val_and_test_are_complete_without_repetitions(split: str) -> None:
+    generated = list(pairs(split))
+    assert len(set(generated)) == len(generated) == SIZES[split] == 1_000
 
 
 @pytest.mark.parametrize("phenomenon", PHENOMENA)
-def test_german_is_right(splits: dict[str, list[Pair]], phenomenon: str) -> None:
+def test_german_translations_are_grammatical(
+    splits: dict[str, list[Pair]], phenomenon: str
+) -> None:
     german = dict(splits["train"][:20_000])
     examples = PHENOMENA[phenomenon]
     assert {english: german.get(english) for english in examples} == examples
@@ -179,7 +197,7 @@ def test_sentences_have_three_to_25_words(splits: dict[str, list[Pair]]) -> None
     assert 9 < sum(lengths) / len(lengths) < 11
 
 
-def test_sentences_are_written_as_sentences(splits: dict[str, list[Pair]]) -> None:
+def test_sentences_have_capitals_and_final_marks(splits: dict[str, list[Pair]]) -> None:
     shape = re.compile(r"[A-ZÄÖÜ]\w*(,? \w+)+[.?]")
     assert all(shape.fullmatch(text) for pair in splits["train"][:20_000] for text in pair)
 
@@ -209,29 +227,31 @@ NOUN_FORMS = {
 }
 
 
-def joins_held_out(english: str) -> bool:
-    """Whether any form of a verb is there and any form of a noun that is held out with it."""
-    there = set(words(english))
+def contains_held_out(english: str) -> bool:
+    """Return whether a sentence has any forms of a verb and a noun of a held-out combination."""
+    found = set(words(english))
     return any(
-        there.intersection(VERB_FORMS[verb]) and there.intersection(NOUN_FORMS[noun])
+        found.intersection(VERB_FORMS[verb]) and found.intersection(NOUN_FORMS[noun])
         for verb, noun in HELD_OUT
     )
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_train_and_val_never_join_what_is_held_out(
+def test_train_and_val_never_contain_held_out_combinations(
     splits: dict[str, list[Pair]], split: str
 ) -> None:
-    assert not any(map(joins_held_out, side(splits[split][:20_000], "en")))
+    assert not any(map(contains_held_out, side(splits[split][:20_000], "en")))
 
 
-def test_every_fifth_test_sentence_joins_what_is_held_out(splits: dict[str, list[Pair]]) -> None:
-    joins = [joins_held_out(english) for english in side(splits["test"], "en")]
-    assert joins == [False, False, False, False, True] * 200
+def test_every_fifth_test_sentence_contains_a_held_out_combination(
+    splits: dict[str, list[Pair]],
+) -> None:
+    found = [contains_held_out(english) for english in side(splits["test"], "en")]
+    assert found == [False, False, False, False, True] * (len(found) // 5)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_test_has_no_unknown_word(splits: dict[str, list[Pair]], language: str) -> None:
+def test_test_split_has_no_unknown_words(splits: dict[str, list[Pair]], language: str) -> None:
     known = vocabulary(side(splits["train"][:20_000], language))
     assert set(vocabulary(side(splits["test"], language))) <= set(known)
 
@@ -241,7 +261,7 @@ def vocabulary(texts: list[str]) -> list[str]:
 
 
 def counts(texts: list[str], known: list[str]) -> Counts:
-    """How often each known word is in each text."""
+    """Count each known word in each text, [texts, words]."""
     index = {word: position for position, word in enumerate(known)}
     matrix = np.zeros((len(texts), len(known)), np.float32)
     for row, text in zip(matrix, texts, strict=True):
@@ -255,29 +275,32 @@ def bleu(hypotheses: list[str], references: list[str]) -> float:
 
 
 def dictionary(english: list[str], german: list[str]) -> dict[str, tuple[str, float]]:
-    """The likeliest German word for each English one, and its likelihood: IBM's model 1.
+    """Return the most probable German word for each English word, by IBM model 1.
 
-    Expectation maximisation over bags of words: a German word of a pair is shared out among the
-    English words of the pair, in proportion to how likely each of them is to mean it.
+    This is expectation maximization over bags of words: each German word of a pair is divided among
+    the English words of the pair, in proportion to their translation probabilities.
+
+    Returns:
+        The German word and its probability, by English word.
     """
     source_words, target_words = vocabulary(english), vocabulary(german)
     source, target = counts(english, source_words), counts(german, target_words)
-    likely = np.ones((len(source_words), len(target_words)), np.float32)
+    probability = np.ones((len(source_words), len(target_words)), np.float32)
     for _ in range(5):
-        likely *= source.T @ (target / (source @ likely).clip(1e-9))
-        likely /= likely.sum(axis=1, keepdims=True)
+        probability *= source.T @ (target / (source @ probability).clip(1e-9))
+        probability /= probability.sum(axis=1, keepdims=True)
     return {
         word: (target_words[row.argmax()], float(row.max()))
-        for word, row in zip(source_words, likely, strict=True)
+        for word, row in zip(source_words, probability, strict=True)
     }
 
 
 def test_word_for_word_dictionary_fails(splits: dict[str, list[Pair]]) -> None:
     train, test = splits["train"][:20_000], splits["test"]
     german_for = dictionary(side(train, "en"), side(train, "de"))
-    for least in (0.0, 0.3):  # what is less likely is left out
+    for minimum in (0.0, 0.3):  # less probable words are omitted
         hypotheses = [
-            " ".join(german_for[word][0] for word in words(text) if german_for[word][1] >= least)
+            " ".join(german_for[word][0] for word in words(text) if german_for[word][1] >= minimum)
             for text in side(test, "en")
         ]
         assert bleu(hypotheses, side(test, "de")) < 30

@@ -1,13 +1,14 @@
-"""A stand-in for TensorFlow Serving: its REST and gRPC interfaces before a SavedModel.
+"""A stub server with the REST and gRPC interfaces of TensorFlow Serving.
 
-    standin.py --model=DIR [--name=demo] [--rest_port=0] [--grpc_port=0] [--label=stable=1]
+    stub_server.py --model=DIR [--name=demo] [--rest_port=0] [--grpc_port=0] [--label=stable=1]
         [--rest_api_timeout_in_ms=30000] [--enable_model_warmup=true]
 
-For tests and for development where the server itself cannot run; nothing for production. It prints
-its ports as a line of JSON once all versions below DIR are loaded. Like the server it runs them in
-a session of TensorFlow 1, by their signatures alone, and answers requests side by side; paths,
-shapes, statuses and messages are the server's. It does not merge requests into batches, and does
-not look for new versions.
+For tests, and for development where TensorFlow Serving cannot run. Not for production. DIR is a
+model base path. The stub server prints its ports as a line of JSON when all versions are loaded.
+
+Like TensorFlow Serving, it runs the signatures of a SavedModel in a session of TensorFlow 1 and
+handles requests in parallel. Paths, shapes, status codes and messages are those of TensorFlow
+Serving. It does not merge requests into batches and does not poll for new versions.
 """
 
 import argparse
@@ -31,7 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import grpc
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  its operations are registered by the import
+import tensorflow_text  # noqa: F401  registers its operations
 from google.protobuf.json_format import MessageToDict
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -70,7 +71,7 @@ HTTP_STATUS = {
     Code.UNAVAILABLE: 503,
     Code.DEADLINE_EXCEEDED: 504,
 }
-"""All others are 500."""
+"""HTTP status of each code. All other codes give 500."""
 
 FIELDS = {
     tf.string: "string_val",
@@ -79,7 +80,7 @@ FIELDS = {
     tf.int64: "int64_val",
     tf.bool: "bool_val",
 }
-"""Where a tensor's proto has its values; the server does not send them as packed bytes."""
+"""The field of a TensorProto with the values. The server does not send them as packed bytes."""
 
 JSON_TYPES = {
     tf.string: str,
@@ -91,7 +92,7 @@ JSON_TYPES = {
 
 
 class RefusedError(Exception):
-    """A request that cannot be answered, with the server's code and message."""
+    """A request that the server refuses, with its code and message."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -99,12 +100,12 @@ class RefusedError(Exception):
 
 
 def refuse(message: str, code: Code = Code.INVALID_ARGUMENT) -> NoReturn:
-    """Ends the request."""
+    """Raise a RefusedError."""
     raise RefusedError(code, message)
 
 
 class Version:
-    """A SavedModel in a session."""
+    """A version of a model: a SavedModel in a session."""
 
     def __init__(self, path: Path, warm_up: bool) -> None:
         self.session = tf.compat.v1.Session(graph=tf.Graph())
@@ -115,7 +116,7 @@ class Version:
             self._warm_up(path / WARMUP)
 
     def run(self, name: str, inputs: Arrays, wanted: list[str], seconds: float | None) -> Arrays:
-        """Those outputs of a signature, all if none is named."""
+        """Return the wanted outputs of a signature, or all if none is named."""
         signature = self.signatures[name]
         _check_names(set(inputs), set(signature.inputs))
         for alias, info in signature.inputs.items():
@@ -127,11 +128,11 @@ class Version:
             return self.session.run(outputs, feeds, options=options)
         except tf.errors.OpError as error:
             raise RefusedError(CODES[error.error_code], error.message) from error
-        except ValueError as error:  # of the wrong rank
+        except ValueError as error:  # wrong rank
             raise RefusedError(Code.INVALID_ARGUMENT, str(error)) from error
 
     def _warm_up(self, path: Path) -> None:
-        """Like the server's, a warm-up that fails fails the load."""
+        """Run the warm-up requests. As in the server, a request that fails prevents the load."""
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             log = prediction_log_pb2.PredictionLog.FromString(record)
             request = log.predict_log.request
@@ -154,7 +155,7 @@ def _check_type(name: str, given: np.ndarray, expected: Any) -> None:
 
 @dataclass
 class Model:
-    """The versions that are served under a name, and how often they were asked."""
+    """The versions of a model, with their labels and the number of requests by outcome."""
 
     name: str
     versions: dict[int, Version]
@@ -163,7 +164,7 @@ class Model:
     requests: Counter[str] = field(default_factory=Counter)
 
     def find(self, spec: model_pb2.ModelSpec) -> tuple[int, Version]:
-        """The version that a request means."""
+        """Return the version that a request selects, with its number."""
         number: int | None = None
         if spec.HasField("version_label"):
             number = self.labels.get(spec.version_label)
@@ -171,20 +172,20 @@ class Model:
                 refuse(f"Unrecognized servable version label: {spec.version_label}")
         elif spec.HasField("version"):
             number = spec.version.value
-        meant = f"Latest({spec.name})" if number is None else f"Specific({spec.name}, {number})"
+        selected = f"Latest({spec.name})" if number is None else f"Specific({spec.name}, {number})"
         number = max(self.versions) if number is None else number
         if spec.name != self.name or number not in self.versions:
-            refuse(f"Servable not found for request: {meant}", Code.NOT_FOUND)
+            refuse(f"Servable not found for request: {selected}", Code.NOT_FOUND)
         return number, self.versions[number]
 
     def status(self, spec: model_pb2.ModelSpec) -> get_model_status_pb2.GetModelStatusResponse:
-        """What is loaded."""
+        """Return the status of the loaded versions."""
         numbers = sorted(self.versions, reverse=True) if spec.name == self.name else []
         if spec.HasField("version"):
-            asked = spec.version.value
-            if asked not in numbers:
-                refuse(f"Could not find version {asked} of model {spec.name}", Code.NOT_FOUND)
-            numbers = [asked]
+            number = spec.version.value
+            if number not in numbers:
+                refuse(f"Could not find version {number} of model {spec.name}", Code.NOT_FOUND)
+            numbers = [number]
         if not numbers:
             refuse(f"Could not find any versions of model {spec.name}", Code.NOT_FOUND)
         response = get_model_status_pb2.GetModelStatusResponse()
@@ -196,7 +197,7 @@ class Model:
     def signature_map(
         self, spec: model_pb2.ModelSpec
     ) -> tuple[model_pb2.ModelSpec, get_model_metadata_pb2.SignatureDefMap]:
-        """Which version a request means, and its signatures."""
+        """Return the specification of the selected version, and its signatures."""
         number, version = self.find(spec)
         found = get_model_metadata_pb2.SignatureDefMap()
         for name, signature in version.signatures.items():
@@ -204,11 +205,11 @@ class Model:
         return model_pb2.ModelSpec(name=self.name, version={"value": number}), found
 
 
-# JSON to arrays and back.
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The object that a request's body begins with; bytes that are no UTF-8 stay what they are."""
+    """Return the JSON object at the start of a body. Bytes that are not UTF-8 become surrogates."""
     if not body:
         refuse("JSON Parse error: The document is empty")
     try:
@@ -222,7 +223,7 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def inputs_from_json(document: dict[str, Any], infos: Any) -> tuple[Arrays, bool]:
-    """The inputs of a request, and whether they are in rows."""
+    """Return the inputs of a request, and whether they are in rows (`instances`)."""
     if "instances" in document and "inputs" in document:
         refuse("Not formatted correctly expecting only one of 'inputs' or 'instances' keys")
     if "instances" in document:
@@ -264,7 +265,7 @@ def _from_columns(columns: Any, infos: Any) -> Arrays:
 
 
 def _is_named(value: Any) -> bool:
-    """Whether it is an object of inputs, not one of base64."""
+    """Return whether a value is an object of inputs, not a base64 string."""
     return isinstance(value, dict) and not _is_base64(value)
 
 
@@ -273,7 +274,7 @@ def _is_base64(value: Any) -> bool:
 
 
 def array(value: Any, info: Any) -> np.ndarray:
-    """Nested lists of equal lengths as an array of an input's type."""
+    """Convert nested lists of equal lengths to an array of the type of an input."""
     dtype = tf.as_dtype(info.dtype)
     shape = []
     inner = value
@@ -317,10 +318,10 @@ def _from_base64(value: dict[str, Any]) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """A JSON string's bytes.
+    """Return the bytes of a JSON string.
 
-    The server's parser refuses the first half of a surrogate pair where the second is missing, but
-    lets a second half through, as three bytes that are no UTF-8.
+    The parser of TensorFlow Serving refuses a high surrogate without a low one. It accepts a lone
+    low surrogate as three bytes, which are not UTF-8.
     """
     if any("\ud800" <= character <= "\udbff" for character in text):
         refuse("JSON Parse error: The surrogate pair in string is invalid.")
@@ -335,7 +336,7 @@ def _shown(value: Any) -> str:
 
 
 def outputs_to_json(outputs: Arrays, in_rows: bool) -> dict[str, Any]:
-    """An answer in the form of its request; one output alone goes without its name."""
+    """Return the outputs in the form of the request. A single output has no name."""
     values = {name: _plain(output) for name, output in sorted(outputs.items())}
     if not in_rows:
         return {"outputs": values if len(values) > 1 else next(iter(values.values()))}
@@ -346,7 +347,7 @@ def outputs_to_json(outputs: Arrays, in_rows: bool) -> dict[str, Any]:
 
 
 def _plain(output: np.ndarray) -> Any:
-    """Nested lists; of a float the shortest decimals that lead back to it."""
+    """Return nested lists. Floats have the shortest decimals that give the same float32."""
     if output.dtype == np.float32:
         return output.astype("U").astype(np.float64).tolist()
     if output.dtype == object:
@@ -355,11 +356,11 @@ def _plain(output: np.ndarray) -> Any:
     return output.tolist()
 
 
-# REST.
+# --- REST -----------------------------------------------------------------------------------------
 
 
 class RestHandler(BaseHTTPRequestHandler):
-    """Answers GET and POST."""
+    """Handles GET and POST requests."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -369,36 +370,36 @@ class RestHandler(BaseHTTPRequestHandler):
         if self.path == METRICS:
             self._send(200, "text/plain", self._metrics())
         else:
-            self._answer(b"")
+            self._respond(b"")
 
     def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        self._respond(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the tests read stderr."""
+        """Log nothing, because the tests read stderr."""
 
-    def _answer(self, body: bytes) -> None:
+    def _respond(self, body: bytes) -> None:
         try:
-            status, answer, outcome = 200, self._process(body), "OK"
+            status, content, outcome = 200, self._process(body), "OK"
         except RefusedError as error:
             status, outcome = HTTP_STATUS.get(error.code, 500), error.code.name
-            answer = {"error": str(error)}
+            content = {"error": str(error)}
         except Exception as error:
-            status, outcome, answer = 500, "INTERNAL", {"error": repr(error)}
+            status, outcome, content = 500, "INTERNAL", {"error": repr(error)}
         self.model.requests[outcome] += 1
-        text = json.dumps(answer, indent=4, ensure_ascii=False)
+        text = json.dumps(content, indent=4, ensure_ascii=False)
         self._send(status, "application/json", text.encode("utf-8", "surrogateescape"))
 
     def _process(self, body: bytes) -> Any:
-        if self.command == "POST" and (found := PREDICT_PATH.fullmatch(self.path)):
-            if found[4].lower() == "predict":
-                return self._predict(_spec(*found.groups()[:3]), body)
-            refuse(f"{found[4]}: not in the stand-in", Code.UNIMPLEMENTED)
-        if self.command == "GET" and (found := MODEL_PATH.fullmatch(self.path)):
-            if not found[1]:
+        if self.command == "POST" and (match := PREDICT_PATH.fullmatch(self.path)):
+            if match[4].lower() == "predict":
+                return self._predict(_spec(*match.groups()[:3]), body)
+            refuse(f"{match[4]}: not supported by the stub server", Code.UNIMPLEMENTED)
+        if self.command == "GET" and (match := MODEL_PATH.fullmatch(self.path)):
+            if not match[1]:
                 refuse("Missing model name in request.")
-            spec = _spec(*found.groups()[:3])
-            return self._metadata(spec) if found[4] else _json(self.model.status(spec))
+            spec = _spec(*match.groups()[:3])
+            return self._metadata(spec) if match[4] else _json(self.model.status(spec))
         return refuse(f"Malformed request: {self.command} {self.path}")
 
     def _predict(self, spec: model_pb2.ModelSpec, body: bytes) -> Any:
@@ -434,7 +435,7 @@ class RestHandler(BaseHTTPRequestHandler):
 
 
 class RestServer(ThreadingHTTPServer):
-    """A thread a connection."""
+    """A server with a thread per connection."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -452,11 +453,11 @@ def _json(message: Any) -> Any:
     )
 
 
-# gRPC.
+# --- gRPC -----------------------------------------------------------------------------------------
 
 
 def from_protos(protos: Any) -> Arrays:
-    """A request's tensors."""
+    """Convert the tensors of a request to arrays."""
     try:
         return {name: tf.make_ndarray(proto) for name, proto in protos.items()}
     except (TypeError, ValueError) as error:
@@ -464,7 +465,7 @@ def from_protos(protos: Any) -> Arrays:
 
 
 def to_proto(output: np.ndarray) -> Any:
-    """An answer's tensor."""
+    """Convert an output to a TensorProto."""
     dtype = tf.as_dtype(output.dtype)
     proto = tf.make_tensor_proto([], dtype)
     proto.Clear()
@@ -474,27 +475,27 @@ def to_proto(output: np.ndarray) -> Any:
     return proto
 
 
-class _Refusing(grpc.ServerInterceptor):
-    """Turns a RefusedError into its code."""
+class _RefusalInterceptor(grpc.ServerInterceptor):
+    """Converts a RefusedError to its gRPC code."""
 
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = continuation(details)
         if handler is None or handler.unary_unary is None:
             return handler
 
-        def answer(request: Any, context: grpc.ServicerContext) -> Any:
+        def respond(request: Any, context: grpc.ServicerContext) -> Any:
             try:
                 return handler.unary_unary(request, context)
             except RefusedError as error:
                 return context.abort(error.code, str(error))
 
         return grpc.unary_unary_rpc_method_handler(
-            answer, handler.request_deserializer, handler.response_serializer
+            respond, handler.request_deserializer, handler.response_serializer
         )
 
 
 class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata."""
+    """The methods Predict and GetModelMetadata."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -527,7 +528,7 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class Models(model_service_pb2_grpc.ModelServiceServicer):
-    """GetModelStatus."""
+    """The method GetModelStatus."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -538,9 +539,11 @@ class Models(model_service_pb2_grpc.ModelServiceServicer):
 
 
 def start_grpc(model: Model, port: int) -> tuple[grpc.Server, int]:
-    """Serves in threads of its own; returns the server, to be kept, and its port."""
+    """Start the gRPC server in threads; return it and its port. Keep a reference to it."""
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-    server = grpc.server(ThreadPoolExecutor(16), interceptors=[_Refusing()], options=options)
+    server = grpc.server(
+        ThreadPoolExecutor(16), interceptors=[_RefusalInterceptor()], options=options
+    )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(model), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(Models(model), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
@@ -549,15 +552,15 @@ def start_grpc(model: Model, port: int) -> tuple[grpc.Server, int]:
 
 
 def load(folder: Path, warm_up: bool) -> dict[int, Version]:
-    """All versions below a folder."""
+    """Load all versions in a model base path."""
     paths = [path for path in folder.iterdir() if path.name.isdecimal()]
     if not paths:
-        sys.exit(f"{folder}: no versions there")
+        sys.exit(f"{folder}: contains no version; export a model there")
     return {int(path.name): Version(path, warm_up) for path in sorted(paths)}
 
 
 def main() -> None:
-    """Serves until it is ended."""
+    """Serve until the process is terminated."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--name", default="demo")
