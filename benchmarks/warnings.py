@@ -42,8 +42,8 @@ BAD, POOR = 40, 52
 """Limits of chrF.
 
 A tenth and a quarter of the translations score below them on the validation set of Multi30k, with
-the model of docs/reference/quality-flags.md. So do 99% of its references when scored against the reference of
-another sentence.
+the model of benchmarks/notes/quality-flags.md. So do 99% of its references when scored against the
+reference of another sentence.
 """
 
 WARNINGS = ("repetition", "short", "long", "copy", "undertranslated")

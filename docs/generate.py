@@ -1,9 +1,9 @@
-"""Writes the reference from the code, so that nothing is stated twice.
+"""Write the reference pages from the code, so that nothing is stated twice.
 
     python -m docs.generate
 
-configuration.md comes from tfnmt/config.py, commands.md from the commands' own flags, and
-web-api.md from the application's OpenAPI description. A test holds them to what this writes.
+configuration.md comes from tfnmt/config.py, commands.md from the flags of the commands, and
+web-api.md from the OpenAPI description of the application. A test compares the pages with this.
 """
 
 import argparse
@@ -18,34 +18,34 @@ from absl import flags
 from starlette.testclient import TestClient
 
 import app.settings
-from app.models.registry import Models
+from app.models.registry import ModelRegistry
 from app.server.application import create
 from app.server.metrics import Metrics
-from app.server.request_guard import Desk
+from app.server.request_guard import RequestGuard
 from tfnmt.config import Config
 
 Schema = Mapping[str, Any]
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by `python -m docs.generate`: do not edit. -->"
 
 CONFIGURATION = """\
-A preset (`--dataset=NAME`) or a file (`--config=FILE`) sets what differs from these defaults,
-flags override it, and `--set SECTION.KEY=VALUE` overrides both; the values are YAML. A run keeps
-what came of that in its `config.yaml`."""
+A preset (`--dataset=NAME`) or a file (`--config=FILE`) changes these defaults. Flags override it,
+and `--set SECTION.KEY=VALUE` overrides both. Values are YAML. The `config.yaml` of a run has the
+resolved configuration."""
 
 COMMANDS = """\
-Each is called as `python -m NAME`, and `--help` prints what is here. A flag that is on or off is
-turned off by `--no` before its name. Text that begins with a dash comes after `--`. Exit codes: 0
-done, 1 failed, 2 called wrongly; a signal's own when a signal ended the work."""
+Run each command as `python -m NAME`. `--help` prints the text below. `--noFLAG` turns a boolean
+flag off. Put `--` before text that begins with a dash. Exit codes: 0 done, 1 failed, 2 wrong usage,
+and 128 plus the number of the signal that stopped the command."""
 
 WEB_API = """\
-What `python -m app` answers. The application describes itself at `/docs`, and as OpenAPI at
-`/spec`; [The web application](app.md) has examples, limits and what errors mean."""
+The API of `python -m app`. A running application describes itself at `/docs`, and as OpenAPI at
+`/spec`. [Run the web application](../how-to/web-app.md) has examples, limits and errors."""
 
 
 def pages() -> dict[str, str]:
-    """The text of each generated page, by its file's name."""
+    """Return the text of each generated page by file name."""
     return {
         "configuration.md": page("Configuration", CONFIGURATION, configuration()),
         "commands.md": page("Commands", COMMANDS, commands()),
@@ -54,12 +54,12 @@ def pages() -> dict[str, str]:
 
 
 def page(title: str, introduction: str, parts: Iterable[str]) -> str:
-    """A page of parts."""
+    """Join the parts of a page."""
     return "\n\n".join([f"# {title}", NOTE, introduction, *parts]) + "\n"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table."""
+    """Format a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in row)} |" for row in lines)
 
@@ -68,7 +68,7 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def configuration() -> Iterator[str]:
-    """A table a section."""
+    """Yield a table for each section."""
     for name, field in Config.model_fields.items():
         section = field.annotation
         assert section is not None
@@ -85,13 +85,13 @@ def configuration() -> Iterator[str]:
 
 
 def _yaml(value: object) -> str:
-    """A default as it stands in a file."""
+    """Format a default as in a file."""
     words = {None: "null", True: "true", False: "false"}
     return words[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def values(schema: Schema) -> str:
-    """What may stand there, for people."""
+    """Describe the values that a schema allows."""
     if "anyOf" in schema:
         return " or ".join(values(one) for one in schema["anyOf"])
     if "enum" in schema:
@@ -102,9 +102,15 @@ def values(schema: Schema) -> str:
         name = _schema_name(schema["$ref"].rpartition("/")[2])
         return f"[{name}](#{name.lower().replace('.', '')})"
     if "items" in schema:
-        return f"a list of {values(schema['items'])}"
-    kinds = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`",
-             "string": "text", "null": "`null`", "object": "an object"}  # fmt: skip
+        return f"list of {values(schema['items'])}"
+    kinds = {
+        "integer": "integer",
+        "number": "number",
+        "boolean": "`true`, `false`",
+        "string": "string",
+        "null": "`null`",
+        "object": "object",
+    }
     bounds = ", ".join(_bounds(schema))
     return kinds[schema["type"]] + (f" ({bounds})" if bounds else "")
 
@@ -127,14 +133,14 @@ def _bounds(schema: Schema) -> Iterator[str]:
 
 
 def commands() -> Iterator[str]:
-    """The usage and the flags of each command."""
+    """Yield usage and flags of each command."""
     for command in find_commands("tfnmt"):
         yield from _command(command.__name__, command.__doc__ or "", absl_flags(command.FLAGS))
     yield from _command("app", app.settings.USAGE, argparse_flags(app.settings.make_parser()))
 
 
 def find_commands(package: str) -> list[ModuleType]:
-    """The modules of a package that have flags of their own."""
+    """Return the modules of a package that define flags."""
     path = import_module(package).__path__
     names = [each.name for each in iter_modules(path) if not each.ispkg]
     modules = [import_module(f"{package}.{name}") for name in names]
@@ -148,12 +154,12 @@ def _command(name: str, usage: str, rows: Iterable[tuple[str, str]]) -> Iterator
 
 
 def absl_flags(found: flags.FlagValues) -> Iterator[tuple[str, str]]:
-    """Each flag, and what it means."""
+    """Yield each flag and its meaning."""
     for name in sorted(found):
         flag = found[name]
-        meaning = " ".join((flag.help or "").split())  # absl adds a line to a repeatable one
+        meaning = " ".join((flag.help or "").split())  # absl adds a line to repeatable flags
         choices = getattr(flag.parser, "enum_values", ())
-        if choices:  # absl puts them in front
+        if choices:  # absl puts the choices in front
             listed = ", ".join(f"`{choice}`" for choice in choices)
             meaning = f"{meaning.partition('>: ')[2]}: {listed}"
         if flag.default not in (None, False, []):
@@ -162,7 +168,7 @@ def absl_flags(found: flags.FlagValues) -> Iterator[tuple[str, str]]:
 
 
 def argparse_flags(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """Each flag, and what it means."""
+    """Yield each flag and its meaning."""
     for action in parser._actions:
         shown = "" if action.nargs == 0 else f"={action.metavar or '...'}"
         yield f"`{action.option_strings[-1]}{shown}`", (action.help or "") % vars(action)
@@ -172,15 +178,15 @@ def argparse_flags(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]
 
 
 def openapi() -> Schema:
-    """What the application says of itself, with no model loaded."""
+    """Return the OpenAPI description of the application without a model."""
     metrics = Metrics()
-    desk = Desk(app.settings.Settings(models=(), backends=()), Models([]), metrics)
-    spec: Schema = TestClient(create(desk, metrics)).get("/spec").json()
+    guard = RequestGuard(app.settings.Settings(models=(), backends=()), ModelRegistry([]), metrics)
+    spec: Schema = TestClient(create(guard, metrics)).get("/spec").json()
     return spec
 
 
 def web_api(spec: Schema) -> Iterator[str]:
-    """Addresses, then what they take and give."""
+    """Yield the endpoints, then the schemas of their bodies."""
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():
             yield f"## {method.upper()} {path}"
@@ -194,7 +200,7 @@ def web_api(spec: Schema) -> Iterator[str]:
 
 
 def _operation(operation: Schema) -> Iterator[tuple[str, str]]:
-    """The bodies of the request and of the answers, by their statuses."""
+    """Yield the bodies of the request and of the responses by status."""
     bodies = {"request": operation["requestBody"]} if "requestBody" in operation else {}
     rows: dict[str, list[str]] = {}
     for name, body in (bodies | operation["responses"]).items():
@@ -211,9 +217,9 @@ def _content(schema: Schema) -> str:
 
 
 def _fields(schema: Schema) -> Iterator[tuple[str, str, str, str]]:
-    needed = schema.get("required", ())
+    required = schema.get("required", ())
     for name, one in schema["properties"].items():
-        default = "needed" if name in needed else f"`{_yaml(one.get('default'))}`"
+        default = "required" if name in required else f"`{_yaml(one.get('default'))}`"
         yield f"`{name}`", values(one), default, one.get("description", "")
 
 

@@ -1,4 +1,4 @@
-"""The pages that people read, and the commands on them."""
+"""The pages of the documentation, and the commands on them."""
 
 import re
 import shlex
@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "export" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "export/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
-COMMAND = re.compile(r"python -m (tfnmt\.\w+|app|benchmarks\.\w+)([^`\n]*)")
+COMMAND = re.compile(
+    r"python -m ((?:tfnmt|benchmarks|tests\.soak|tests\.mutation)\.\w+|app)([^`\n]*)"
+)
 BLOCK = re.compile(r"(?:<!-- not run: (.+?) -->\n)?^```sh\n(.*?)^```$", re.M | re.S)
 
 
 class Command(NamedTuple):
-    """A call of a module, `python -m tfnmt.train --dataset=toy` say, anywhere on a page."""
+    """A command such as `python -m tfnmt.train --dataset=toy`, anywhere on a page."""
 
     page: str
     module: str
@@ -25,27 +30,27 @@ class Command(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A fenced block of commands for the shell."""
+    """A fenced block of shell commands."""
 
     text: str
-    not_run: str  # why a test does not run it; empty where it does
+    not_run: str  # the reason why no test runs it; empty if one does
 
 
 def commands(page: Path) -> Iterator[Command]:
-    """All commands of a page, in blocks and in running text."""
+    """Yield all commands of a page, in blocks and in text."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for module, rest in COMMAND.findall(text):
         yield Command(page.name, module, tuple(_arguments(rest)))
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in order."""
+    """Return the shell blocks of a page in order."""
     found = BLOCK.findall(page.read_text(encoding="utf-8"))
     return [Block(text, not_run) for not_run, text in found]
 
 
 def _arguments(text: str) -> Iterator[str]:
-    """Up to a pipe or the like. `[--flag=N]` of a synopsis is a flag, and N stands for a number."""
+    """Yield the arguments up to a pipe or redirection. In a synopsis, N stands for a number."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     for word in lexer:

@@ -1,4 +1,4 @@
-"""Tables of the pages, which break without a complaint where a line of theirs is not a row."""
+"""Tables of the pages. A line that is not a row would break a table silently."""
 
 import re
 from itertools import groupby
@@ -13,12 +13,12 @@ RULE = re.compile(r"\|( *:?-+:? *\|)+")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_table_is_whole(page: Path) -> None:
+def test_tables_are_complete(page: Path) -> None:
     lines = FENCED.sub("", page.read_text(encoding="utf-8")).splitlines()
     paragraphs = [list(some) for blank, some in groupby(lines, lambda line: not line) if not blank]
     for rows in paragraphs:
         if rows[0].startswith("|"):
-            assert RULE.fullmatch(rows[1]), f"rows without a head: {rows[0]}"
+            assert RULE.fullmatch(rows[1]), f"rows without a header: {rows[0]}"
             assert not [row for row in rows if not row.startswith("|")]
             assert {_cells(row) for row in rows} == {_cells(rows[0])}, rows[0]
 

@@ -1,4 +1,4 @@
-"""Each injected bug must be caught by the tests that docs/concepts/injected-bugs.md lists for it."""
+"""The tests that docs/concepts/injected-bugs.md lists for a bug must catch it."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Sequence-level knowledge distillation, with the commands of docs/how-to/knowledge-distillation.md."""
+"""Knowledge distillation with the commands of docs/how-to/knowledge-distillation.md."""
 
 import json
 from collections.abc import Callable

@@ -1,8 +1,7 @@
-"""The commands of the pages that people follow, run as they stand, one after another.
+"""The commands of the tutorial, the how-to guides and the concept pages, run one after another.
 
-In a clone of its own, whose python makes models small and trainings short. What a page says that it
-cannot run here (`<!-- not run: why -->`) is only checked for its flags, in
-tests/docs/test_commands.py.
+They run in a clone whose python makes models small and training runs short. Blocks that cannot run
+here (`<!-- not run: reason -->`) are only checked for valid flags, in tests/docs/test_commands.py.
 """
 
 import os
@@ -24,27 +23,28 @@ from tests.conftest import TINY, settings
 from tests.docs.pages import ROOT, blocks
 from tfnmt.data.corpora.toy import grammar
 
-HOW_TO = {
-    "text": ".cache/prepared",
-    "train": "runs/another/averaged",
-    "translate": "lines.de",
-    "python": "answers.tsv",
-    "fine-tune": "runs/fine-tuned/summary.json",
-    "language-pair": ".cache/prepared",
-    "back-translate": "runs/with-mono/summary.json",
-    "distil": "runs/small/summary.json",
-    "diversify": "runs/diversified/summary.json",
-    "reproduce": "my-en-de.tar.gz",
-    "comet": "test.out",
-    "serve": "export/ctranslate2/en_de/model.bin",
+OUTPUTS = {
+    "how-to/prepare-data": ".cache/prepared",
+    "how-to/train": "runs/another/averaged",
+    "how-to/translate": "lines.de",
+    "how-to/fine-tune": "runs/fine-tuned/summary.json",
+    "how-to/language-pair": ".cache/prepared",
+    "how-to/back-translation": "runs/with-mono/summary.json",
+    "how-to/knowledge-distillation": "runs/small/summary.json",
+    "how-to/data-diversification": "runs/diversified/summary.json",
+    "how-to/reproduce": "my-en-de.tar.gz",
+    "how-to/comet": "test.out",
+    "how-to/serve": "export/ctranslate2/en_de/model.bin",
+    "how-to/quantize": "export/ctranslate2/en_de_int8/model.bin",
+    "reference/python-api": "answers.tsv",
 }
-"""What each of the pages leaves behind."""
+"""A file or folder that the commands of each page write."""
 
-LOOKING = {"questions": "trace.html", "pictures": "schedule.png"}
-"""What the pages leave behind that look into a model."""
+PLOTS = {"concepts/transformer": "trace.html", "concepts/plots": "schedule.png"}
+"""A file that the commands of each page about the model write."""
 
 LINES = {"my": 400, "dev": 20, "test": 20, "mono": 40, "new": 40}
-"""So many lines of each text are there, or are kept."""
+"""Number of lines of each text that are written or kept."""
 
 PYTHON = """\
 #!/bin/sh
@@ -55,11 +55,11 @@ app) set -- "$@" --port=8080 ;;
 esac
 exec "{python}" "$@"
 """
-"""The clone's own: a model that has learnt next to nothing would say nothing, too."""
+"""The python of the clone. A forced prefix keeps an almost untrained model from empty output."""
 
 
 class Clone:
-    """A folder in which the blocks of pages are run."""
+    """A folder in which the blocks of pages run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +75,7 @@ class Clone:
         (path / ".curlrc").write_text('fail\nsilent\nnoproxy = "*"\n')
 
     def follow(self, page: str) -> None:
-        """Runs the blocks of a page in order; an application runs until the page ends."""
+        """Run the blocks of a page in order. An application runs until the end of the page."""
         running = []
         try:
             for block in blocks(ROOT / "docs" / f"{page}.md"):
@@ -111,14 +111,17 @@ class Clone:
             return False
 
     def _shell(self, text: str) -> dict[str, Any]:
-        """What runs a text; a mistake in any of its lines ends it."""
+        """Return how to run a text. An error in any line stops it."""
         return {
-            "args": ["bash", "-e", "-c", self._moved(text)], "cwd": self.path, "text": True,
-            "env": os.environ | {"CURL_HOME": str(self.path)}, "stdin": subprocess.DEVNULL,
-        }  # fmt: skip
+            "args": ["bash", "-e", "-c", self._moved(text)],
+            "cwd": self.path,
+            "text": True,
+            "env": os.environ | {"CURL_HOME": str(self.path)},
+            "stdin": subprocess.DEVNULL,
+        }
 
     def _moved(self, text: str) -> str:
-        """The port of the pages may be taken."""
+        """Replace the port of the pages, which may be in use."""
         return text.replace("8080", str(self.port))
 
     def _shorten(self) -> None:
@@ -143,33 +146,35 @@ def clone(tmp_path: Path) -> Clone:
     return Clone(tmp_path)
 
 
-def test_the_other_how_to_pages_say_why_they_are_not_run() -> None:
-    nav = re.search(r"  - How-to:\n(.*?)  - Reference:", (ROOT / "mkdocs.yml").read_text(), re.S)
+def test_other_how_to_pages_say_why_they_are_not_run() -> None:
+    nav = re.search(
+        r"  - How-to guides:\n(.*?)  - Concepts:", (ROOT / "mkdocs.yml").read_text(), re.S
+    )
     assert nav is not None
-    pages = re.findall(r"([\w-]+)\.md", nav[1])
+    pages = re.findall(r"([\w/-]+)\.md", nav[1])
     assert pages
-    assert set(HOW_TO) <= set(pages)
-    for page in set(pages) - set(HOW_TO):
+    assert {page for page in OUTPUTS if page.startswith("how-to/")} <= set(pages)
+    for page in set(pages) - set(OUTPUTS):
         found = list(blocks(ROOT / "docs" / f"{page}.md"))
         assert found, page
         assert all(block.not_run for block in found), page
 
 
 @pytest.mark.slow
-def test_the_tutorial_goes_from_text_to_an_answer(clone: Clone) -> None:
-    clone.follow("tutorial")
+def test_tutorial_goes_from_text_to_a_served_translation(clone: Clone) -> None:
+    clone.follow("get-started/tutorial")
     assert len((clone.path / "test.out").read_text().splitlines()) == LINES["test"]
     assert (clone.path / "export" / "models" / "en_de" / "1" / "saved_model.pb").is_file()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", HOW_TO)
-def test_a_how_to_page_goes_on_where_the_tutorial_ends(
+@pytest.mark.parametrize("page", OUTPUTS)
+def test_page_commands_run_after_the_tutorial(
     clone: Clone, page: str, tiny_run: Path, tiny_export: Path
 ) -> None:
     shutil.copytree(tiny_run, clone.path / "runs" / "my-en-de")
     shutil.copytree(tiny_export, clone.path / "export" / "models" / "en_de")
-    (clone.path / "my.yaml").write_text("{}")  # what the tutorial sets is set shorter anyway
+    (clone.path / "my.yaml").write_text("{}")  # shorter settings are passed anyway
     pairs = grammar.pairs("train")
     for name, count in LINES.items():
         english, german = zip(*islice(pairs, count), strict=True)
@@ -177,11 +182,11 @@ def test_a_how_to_page_goes_on_where_the_tutorial_ends(
             (clone.path / f"{name}.{language}").write_text(_text(lines), encoding="utf-8")
     (clone.path / "mono.en").unlink()
     clone.follow(page)
-    assert (clone.path / HOW_TO[page]).exists()
+    assert (clone.path / OUTPUTS[page]).exists()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", LOOKING)
-def test_a_page_that_looks_into_a_model_leaves_its_file(clone: Clone, page: str) -> None:
+@pytest.mark.parametrize("page", PLOTS)
+def test_page_about_the_model_writes_its_file(clone: Clone, page: str) -> None:
     clone.follow(page)
-    assert (clone.path / LOOKING[page]).exists()
+    assert (clone.path / PLOTS[page]).exists()

@@ -40,8 +40,8 @@ SIGNATURES = {
     "detokenize": SignatureSpec(("tokens",), ("translation",)),
     "info": SignatureSpec(("text",), ("card",)),
 }
-"""All signatures of an export, described for its users in docs/reference/signatures.md. `info` returns the model
-card, which only an export has."""
+"""All signatures of an export, described for users in docs/reference/signatures.md. `info` returns
+the model card, which only an export has."""
 
 
 def signatures(translator: Translator) -> Signatures:

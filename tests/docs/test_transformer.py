@@ -1,4 +1,4 @@
-"""The excerpts on the page of questions are what its commands print."""
+"""Tests that the excerpts in docs/concepts/transformer.md are real output of its commands."""
 
 import io
 import re
@@ -13,31 +13,31 @@ import pytest
 from tests.docs.pages import ROOT
 from tfnmt import trace
 
-PAGE = ROOT / "docs" / "questions.md"
+PAGE = ROOT / "docs" / "concepts" / "transformer.md"
 COMMAND = ".venv/bin/python -m tfnmt.trace "
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
 Line = tuple[tuple[str, ...], tuple[float, ...]]
-"""The words of a line, and its numbers."""
+"""Words and numbers of a line."""
 
 
 class Excerpt(NamedTuple):
-    """A command, and some of the lines that it prints."""
+    """A command, and some lines of its output."""
 
     arguments: str
     lines: list[str]
 
 
-def excerpts() -> list[Excerpt]:
-    found = []
+def read_excerpts() -> list[Excerpt]:
+    excerpts = []
     for language, block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         assert language in ("", "sh")
         if language:
             continue
         command, *lines = block.splitlines()
         assert command.startswith(COMMAND), command
-        found.append(Excerpt(command.removeprefix(COMMAND), [line for line in lines if line]))
-    return found
+        excerpts.append(Excerpt(command.removeprefix(COMMAND), [line for line in lines if line]))
+    return excerpts
 
 
 def parse(line: str) -> Line:
@@ -47,8 +47,8 @@ def parse(line: str) -> Line:
 
 
 @pytest.fixture(scope="module")
-def printed(call: Callable[..., None]) -> Callable[[str], list[str]]:
-    """What a command prints: each is run once."""
+def output_lines(call: Callable[..., None]) -> Callable[[str], list[str]]:
+    """Return a function that runs a command and returns its output. It runs each command once."""
 
     @cache
     def run(arguments: str) -> list[str]:
@@ -59,31 +59,36 @@ def printed(call: Callable[..., None]) -> Callable[[str], list[str]]:
     return run
 
 
-def test_every_question_has_its_trace_or_its_picture() -> None:
+def test_every_question_has_a_trace_or_an_image() -> None:
     _, *answers = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.M)
     assert answers
     for answer in answers:
         assert COMMAND in answer or "](images/" in answer, answer.splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    "excerpt",
-    [
-        pytest.param(each, marks=pytest.mark.slow if "--trained" in each.arguments else (),
-                     id=f"{number}: {each.lines[0].strip()[:40]}")
-        for number, each in enumerate(excerpts())
-    ],
-)  # fmt: skip
-def test_an_excerpt_is_what_its_command_prints(
-    excerpt: Excerpt, printed: Callable[[str], list[str]]
+EXCERPTS = [
+    pytest.param(
+        excerpt,
+        marks=pytest.mark.slow if "--trained" in excerpt.arguments else (),
+        id=f"{number}: {excerpt.lines[0].strip()[:40]}",
+    )
+    for number, excerpt in enumerate(read_excerpts())
+]
+
+
+@pytest.mark.parametrize("excerpt", EXCERPTS)
+def test_excerpt_matches_the_output_of_its_command(
+    excerpt: Excerpt, output_lines: Callable[[str], list[str]]
 ) -> None:
-    """To a tenth, or the second digit: training ends a little elsewhere on another machine."""
-    lines = iter([parse(line) for line in printed(excerpt.arguments)])
+    """Numbers may differ by a tenth or 0.01, because training is not identical on all machines."""
+    lines = iter([parse(line) for line in output_lines(excerpt.arguments)])
     for line in excerpt.lines:
         words, numbers = parse(line)
         close = pytest.approx(numbers, rel=0.1, abs=0.01)
-        # From behind the line that was found last.
+        # Search only after the previous match, so that the order counts.
         assert any(
-            kinds == words and len(others) == len(numbers) and others == close
-            for kinds, others in lines
+            output_words == words
+            and len(output_numbers) == len(numbers)
+            and output_numbers == close
+            for output_words, output_numbers in lines
         ), line
