@@ -73,7 +73,7 @@ def define_experiment(values: FlagValues) -> None:
     ):
         flags.DEFINE_string(name, None, text, flag_values=values)
     train = (
-        "your own data: my.en,my.de or .tsv, .csv, .jsonl, .tmx files, each also .gz, or folders"
+        "parallel text: my.en,my.de, or a .tsv, .csv, .jsonl or .tmx file (also .gz), or a folder"
     )
     flags.DEFINE_list("train", None, train, flag_values=values)
     flags.DEFINE_list("val", None, "the validation set", flag_values=values)
@@ -117,7 +117,7 @@ def run_command(
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # UTF-8 whatever the locale. File names may contain other bytes: these are escaped.
+            # UTF-8 whatever the locale. Other bytes, as in file names, are escaped.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         if any(argument in HELP_FLAGS for argument in _before_double_dash(arguments)):

@@ -80,7 +80,7 @@ def main(values: Any, positional: list[str]) -> None:
         return _make_evaluate(transformer, config, prepared.tokenizer.model, val)
 
     with run.locked() if is_chief() else nullcontext():
-        _start_or_resume(run, config, corpus, prepared)
+        _write_or_check_run(run, config, corpus, prepared)
         caught = train(Training(config, prepared, plan, run, make_evaluate, values.profile))
     if caught is not None:
         command = f"python -m tfnmt.train {shlex.join(sys.argv[1:])}"
@@ -108,7 +108,7 @@ def _log_finished(run: Run, config: Config) -> None:
     )
 
 
-def _start_or_resume(run: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
+def _write_or_check_run(run: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
     """Write a new run folder, or check the existing one: another process may have created it."""
     name = prepared.folder.name
     if run.has_checkpoint():

@@ -164,7 +164,7 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
 
 
 def _is_finished(values: Any) -> bool:
-    """Return whether --resume finds a finished output; says so."""
+    """Return whether --resume finds a complete output, and log it."""
     if not values.resume:
         return False
     output, source = ResumableFile(Path(values.output)), Path(values.input)
@@ -184,7 +184,7 @@ Write = Callable[[Iterable[str]], None]
 
 @contextmanager
 def _output(values: Any, model: RunModel | ExportModel) -> Iterator[tuple[int, Write]]:
-    """Open the output; yields the number of lines that it has and a function that writes more."""
+    """Open the output. Yields its number of finished lines and a function that writes more."""
     if values.output is None or is_stream(Path(values.output)):
         yield 0, lambda lines: write_lines(lines, values.output)
         return
@@ -212,6 +212,7 @@ def _load(values: Any, model: RunModel | ExportModel) -> "BatchTranslator":
 
     if values.nbest:
         return nbest_translations(graphs, values.nbest)
+    # Text from the terminal or a pipe comes line by line: a run has a compiled search for that.
     name = "single" if "single" in graphs and not values.input else "serving_default"
     translator = best_translations(graphs[name])
     if values.sample:
@@ -319,7 +320,7 @@ def _count_lines(path: Path) -> int:
 
 
 def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
-    """Return everything that decides the lines of an output."""
+    """Return the settings that determine the output."""
     keys = ("json", "nbest", "scores", "split_sentences", "sample", "prefix", "seed", *SAMPLING)
     job: dict[str, Any] = {f"--{key}": values[key].value for key in keys}
     job |= {"model": model.name, "step": model.step, "input": values.input}

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,8 @@ PAGES = [
 COMMAND = re.compile(
     r"python -m ((?:tfnmt|benchmarks|tests\.soak|tests\.mutation)\.\w+|app)([^`\n]*)"
 )
-BLOCK = re.compile(r"(?:<!-- not run: (.+?) -->\n)?^```sh\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"(?:<!-- not run: (.+?) -->\n)?^( *)```sh\n(.*?)^\2```$", re.M | re.S)
+"""A fenced block of shell commands, which is indented inside a list."""
 
 
 class Command(NamedTuple):
@@ -46,7 +48,7 @@ def commands(page: Path) -> Iterator[Command]:
 def blocks(page: Path) -> list[Block]:
     """Return the shell blocks of a page in order."""
     found = BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [Block(text, not_run) for not_run, text in found]
+    return [Block(textwrap.dedent(text), not_run) for not_run, _, text in found]
 
 
 def _arguments(text: str) -> Iterator[str]:

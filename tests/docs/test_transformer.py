@@ -63,7 +63,7 @@ def test_every_question_has_a_trace_or_an_image() -> None:
     _, *answers = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.M)
     assert answers
     for answer in answers:
-        assert COMMAND in answer or "](images/" in answer, answer.splitlines()[0]
+        assert COMMAND in answer or "](../images/" in answer, answer.splitlines()[0]
 
 
 EXCERPTS = [

@@ -122,7 +122,7 @@ def test_evaluate_reads_test_files_in_any_order(
 
 
 def test_evaluate_names_the_splits_if_a_split_does_not_exist(call: Call, tiny_run: Path) -> None:
-    with pytest.raises(UsageError, match=rr"--split=dev: .*train, val, test"):
+    with pytest.raises(UsageError, match=r"--split=dev: .*train, val, test"):
         call(evaluate, f"--model={tiny_run}", "--split=dev")
 
 

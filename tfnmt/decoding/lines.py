@@ -1,7 +1,8 @@
 """Translating a stream of lines: batches of similar length, results in the order of the lines.
 
 A line is one segment, or several if it is split into sentences. A `BatchTranslator` translates
-segments; this module also has the four kinds: best, n-best, sampled, and with log probabilities.
+segments: it finds the best translation, the n-best list or a sample. `with_log_probs` adds log
+probabilities.
 """
 
 import math
@@ -93,7 +94,7 @@ def sampled_translations(sample: Signature, max_length: int, seed: int) -> Batch
 
 
 def nbest_translations(signatures: Signatures, size: int) -> BatchTranslator:
-    """Return up to `size` best translations per segment, with force-decoded log probabilities."""
+    """Return the n-best list of each segment, at most `size` long, with log probabilities."""
 
     def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
         outputs = signatures["nbest"](text=_texts(segments))
@@ -117,11 +118,14 @@ def force_decode(
 ) -> list[Translation]:
     """Add the log probabilities of all tokens, and the quality warnings of the best translation.
 
-    The tokens are those of the tokenized translation. In rare cases the search found the same text
-    as other tokens.
+    The tokens are those of the tokenized translation. In rare cases the search produced the same
+    text from different tokens.
     """
-    owners = [n for n, translation in enumerate(translations) for _ in translation.hypotheses]
-    sources = [segments[owner].text for owner in owners]
+    sources = [
+        segment.text
+        for segment, translation in zip(segments, translations, strict=True)
+        for _ in translation.hypotheses
+    ]
     targets = [each.text for translation in translations for each in translation.hypotheses]
     decoded = iter(_force_decode_pairs(align, sources, targets))
     complete = []
@@ -190,7 +194,10 @@ Splitter = Callable[[str], list[str]]
 """Splits a line into its parts in order: segments, and the white space between them."""
 
 OTHER_SPACE = re.compile(r"[^\S\t\n\r\f\v ]")
+"""White space outside of ASCII."""
+
 PART = re.compile(r"\s+|\S(?:.*\S)?", re.DOTALL)
+"""White space, or text that neither starts nor ends with it."""
 
 
 def whole_line(line: str) -> list[str]:
@@ -339,7 +346,7 @@ def translate_lines(
 def length_batches(
     lengths: Sequence[int], max_characters: int = MAX_CHARACTERS, max_rows: int = MAX_ROWS
 ) -> Iterator[list[int]]:
-    """Group rows of similar length, the longest first, because they need the most memory.
+    """Group rows of similar length. The longest come first: they need the most memory.
 
     Args:
         lengths: The length of each row in characters.

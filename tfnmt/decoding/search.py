@@ -30,7 +30,7 @@ Step = Callable[[Tensor, Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 
 
 class Hypotheses(NamedTuple):
-    """The translations that a search found, best first."""
+    """The hypotheses of a search, best first."""
 
     tokens: Tensor  # [B, n, T] ids; ends with EOS unless truncated by the limit; padded with 0
     scores: Tensor  # [B, n] log probability divided by the length penalty
@@ -43,7 +43,7 @@ class SearchParameters(NamedTuple):
     eos: int
     beam_size: int
     length_penalty: float  # alpha
-    num_hypotheses: int | Tensor = 1  # this many of a row's hypotheses are guaranteed to be optimal
+    num_hypotheses: int | Tensor = 1  # this many per row do not depend on when the search stops
     constraints: tuple[Constraint, ...] = ()
     steps: Tensor | None = None  # T, if it must not depend on the limits
 
@@ -114,8 +114,8 @@ def sample(
 ) -> Hypotheses:
     """Sample a token at every step.
 
-    The random numbers are an input, so that each row has its own, whatever else is in the batch.
-    Scores are the model's scores, whatever distribution was sampled from.
+    The caller supplies the random numbers, so the result of a row does not depend on the batch.
+    Scores are those of the model's own distribution, without temperature, top-k and top-p.
 
     Args:
         step: The step function, called with K = 1.
@@ -157,7 +157,7 @@ def _sample_index(weights: Tensor, number: Tensor) -> Tensor:
 def _search_single(
     step: Step, cache: Cache, limits: Tensor, parameters: SearchParameters, choose: Choose
 ) -> Hypotheses:
-    """Extend one hypothesis per row, [B, 1, T], with the tokens that `choose` returns."""
+    """Decode one hypothesis per row, [B, 1, T]. `choose` returns the token of each step."""
     rows, max_steps = tf.shape(limits)[0], parameters.max_steps(limits)
     own_parent = tf.zeros([rows, 1], tf.int32)
 
@@ -167,7 +167,7 @@ def _search_single(
         logits = logits[:, 0]  # [B, V]
         allowed = parameters.constrain(logits, state.tokens, state.position)
         chosen = tf.where(state.done, 0, choose(allowed, state.position))
-        log_prob = tf.gather(logits, chosen, batch_dims=1) - normalizer(logits)[:, 0]
+        log_prob = tf.gather(logits, chosen, batch_dims=1) - log_sum_exp(logits)[:, 0]
         length = state.position + 1
         return SingleState(
             position=length,
@@ -205,7 +205,7 @@ class Live(NamedTuple):
 
 
 class BeamState(NamedTuple):
-    """Loop state of `beam_search`. Unfinished and finished hypotheses are kept apart."""
+    """Loop state of `beam_search`. Unfinished and finished hypotheses are stored separately."""
 
     position: Tensor  # []
     live: Live
@@ -216,7 +216,8 @@ class BeamState(NamedTuple):
 class Candidates(NamedTuple):
     """The 2K most probable continuations of a row, best first, [B, 2K].
 
-    With twice K candidates, K remain unfinished even if the first K all end here.
+    Each live hypothesis has one continuation with EOS, so at most K of the 2K end here, and K stay
+    unfinished.
     """
 
     token: Tensor  # the next token
@@ -284,11 +285,11 @@ def _candidates(
     flat_tokens = tf.reshape(live.tokens, [-1, tf.shape(live.tokens)[2]])  # [N, T]
     few = min(2 * beams, vocab_size)
     best, tokens = top_k(parameters.constrain(logits, flat_tokens, position), few)  # [N, few]
-    # If fewer tokens are allowed than were asked for, the rest are no hypotheses. Their index may
-    # even lie outside the vocabulary.
+    # If fewer than `few` tokens are allowed, the rest are invalid. Their index may even lie
+    # outside the vocabulary.
     allowed = best > EXCLUDED_LOGIT
     tokens = tf.where(allowed, tokens, 0)
-    best = tf.where(allowed, best - normalizer(logits), -float("inf"))
+    best = tf.where(allowed, best - log_sum_exp(logits), -float("inf"))
     log_probs = tf.reshape(best, [-1, beams, few]) + live.log_probs[..., None]
     best, where = tf.math.top_k(
         tf.reshape(log_probs, [-1, beams * few]), min(2 * beams, beams * few)
@@ -339,9 +340,9 @@ def _keep_finished(
 def _can_improve(state: BeamState, limits: Tensor, parameters: SearchParameters) -> Tensor:
     """Return for each row, [B], whether a live hypothesis can still displace a kept one.
 
-    Log probabilities only decrease, and the largest penalty divides them by the most. So no
-    continuation of the best live hypothesis can score above its log probability divided by the
-    penalty at the row's limit. The bound is exact: stopping early does not change the result.
+    Log probabilities are negative and only decrease, and the penalty is largest at the row's limit.
+    So the score of a continuation is at most the log probability of the best live hypothesis
+    divided by that penalty. Stopping at this bound does not change the result.
     """
     bound = state.live.log_probs[:, 0] / length_penalty(limits, parameters.length_penalty)
     worst = state.finished.scores[:, parameters.num_hypotheses - 1]
@@ -351,7 +352,7 @@ def _can_improve(state: BeamState, limits: Tensor, parameters: SearchParameters)
 # --- The largest logits ---------------------------------------------------------------------------
 
 BLOCK = 32
-"""Logits that `top_k` groups together: about the square root of a vocabulary divided by k."""
+"""Logits that `top_k` groups together, about sqrt(V / k)."""
 
 
 def padded_size(size: int) -> int:
@@ -383,11 +384,11 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return best, block * BLOCK + where % BLOCK
 
 
-def normalizer(logits: Tensor) -> Tensor:
+def log_sum_exp(logits: Tensor) -> Tensor:
     """Return the log-sum-exp of each row, [N, V] -> [N, 1].
 
-    Subtracting it turns logits into log probabilities. This takes two passes fewer over the logits
-    than softmax, and nothing overflows.
+    Subtracting it turns logits into log probabilities. It reads the logits two times less than a
+    softmax, and nothing overflows.
     """
     largest = tf.reduce_max(logits, axis=1, keepdims=True)
     ratios = tf.exp(logits - largest)  # relative to the most probable token

@@ -36,8 +36,8 @@ from tfnmt.model.transformer import Transformer
 class OutputProjection(NamedTuple):
     """The output embedding, laid out for many small products.
 
-    PAD and BOS never occur in a translation. A bias excludes them, and the columns that pad the
-    vocabulary, without an operation of its own.
+    PAD and BOS never occur in a translation. The bias of the product excludes them, and the columns
+    that pad the vocabulary, at no extra cost.
     """
 
     kernel: Tensor  # [D, V']
@@ -87,7 +87,7 @@ class Searcher:
 
         Args:
             source: [B, S] ids.
-            count: The number of hypotheses per row that are guaranteed to be optimal.
+            count: The number of hypotheses per row that do not depend on when the search stops.
 
         Returns:
             K hypotheses per row.
@@ -105,6 +105,9 @@ class Searcher:
         Args:
             source: [B, S] ids.
             output: The output projection of the transformer.
+
+        Returns:
+            K hypotheses per row.
         """
         search, beams = self._search, self.decoding.beam_size
         max_steps = self._max_length(tf.shape(source)[1])
@@ -194,7 +197,7 @@ def best_hypothesis(found: Hypotheses) -> dict[str, Tensor]:
 # --- Large batches --------------------------------------------------------------------------------
 
 SPLIT_ROWS = 16
-"""From this number of rows on, two parallel loops are faster than one."""
+"""Batches with at least this many rows are split."""
 
 
 def split_batches(
@@ -202,8 +205,8 @@ def split_batches(
 ) -> Callable[..., Hypotheses]:
     """Build the graph of a search that splits large batches into two halves, run side by side.
 
-    The operations of a search have few rows. Two threads therefore do more work with one search
-    each than with the operations of one search shared between them. Rows of similar length go
+    The operations of a search have few rows. Two threads are therefore faster when
+    each runs its own search than when both share the operations of one. Rows of similar length go
     together, so that the shorter half has less padding and ends earlier.
 
     Args:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sacrebleu.significance import PairedTest, Result, estimate_ci
-
 from tfnmt.evaluation.metrics import RESAMPLES, STANDARD_METRICS, Resampled, resample
 
 
@@ -39,6 +37,8 @@ def compare(
 def _p_values(
     hypotheses: Sequence[str], others: Sequence[str], references: Sequence[str]
 ) -> list[float]:
+    from sacrebleu.significance import PairedTest, Result
+
     systems: list[tuple[str, Sequence[str]]] = [("theirs", others), ("ours", hypotheses)]
     metrics = {key: metric.create() for key, metric in STANDARD_METRICS.items()}
     _, columns = PairedTest(systems, metrics, [references], "bs", RESAMPLES)()
@@ -52,6 +52,8 @@ def _p_values(
 
 
 def _difference(ours: Resampled, theirs: Resampled) -> dict[str, Any]:
+    from sacrebleu.significance import estimate_ci
+
     mean, half_width = estimate_ci(ours.samples - theirs.samples)
     return {
         "difference": round(ours.score - theirs.score, 4),

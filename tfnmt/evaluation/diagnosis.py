@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sacrebleu.metrics import CHRF
-
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.evaluation.metrics import bleu
 
@@ -49,6 +47,8 @@ class Group(NamedTuple):
 
 def diagnose(pairs: Iterable[Pair], translations: Iterable["Translation"]) -> list[Line]:
     """Return a Line for each (source, reference) pair and the translation of its source."""
+    from sacrebleu.metrics import CHRF
+
     chrf = CHRF()
     lines = []
     for number, (pair, result) in enumerate(zip(pairs, translations, strict=True), start=1):

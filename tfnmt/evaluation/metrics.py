@@ -1,19 +1,19 @@
 """The metrics of an evaluation, computed by sacreBLEU, with 95% confidence intervals.
 
 METRICS is the registry. To add a metric, add an entry: `evaluate` computes and prints it.
+sacreBLEU is imported when a metric is created, so that `evaluate --help` stays fast.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric as SacreBleuMetric
-from sacrebleu.significance import estimate_ci
 
 from tfnmt.evaluation import multi30k
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric as SacreBleuMetric
 
 RESAMPLES, SEED = 1000, 12345
 """Bootstrap samples of a confidence interval, and their random seed: the defaults of sacreBLEU."""
@@ -24,6 +24,18 @@ RESAMPLES, SEED = 1000, 12345
 
 def _unchanged(lines: Sequence[str], *_: object) -> Sequence[str]:
     return lines
+
+
+def _sacrebleu(name: str, **options: Any) -> Callable[[], "SacreBleuMetric"]:
+    """Return a function that creates a metric of sacreBLEU."""
+
+    def create() -> "SacreBleuMetric":
+        import sacrebleu.metrics
+
+        metric: SacreBleuMetric = getattr(sacrebleu.metrics, name)(**options)
+        return metric
+
+    return create
 
 
 class Metric(NamedTuple):
@@ -40,7 +52,7 @@ class Metric(NamedTuple):
 
     key: str
     label: str
-    create: Callable[[], SacreBleuMetric]
+    create: Callable[[], "SacreBleuMetric"]
     option: str | None = None
     prepare_hypotheses: Callable[[Sequence[str], str], Sequence[str]] = _unchanged
     prepare_references: Callable[[Sequence[str], str, Path | None], Sequence[str]] = _unchanged
@@ -49,13 +61,13 @@ class Metric(NamedTuple):
 METRICS = {
     metric.key: metric
     for metric in (
-        Metric("bleu", "BLEU", BLEU),
-        Metric("chrf", "chrF", CHRF),
-        Metric("ter", "TER", TER),
+        Metric("bleu", "BLEU", _sacrebleu("BLEU")),
+        Metric("chrf", "chrF", _sacrebleu("CHRF")),
+        Metric("ter", "TER", _sacrebleu("TER")),
         Metric(
             "bleu_lc_tok",
             "BLEU (lowercased, tokenized)",
-            partial(BLEU, tokenize="none", force=True),
+            _sacrebleu("BLEU", tokenize="none", force=True),
             option="multi30k",
             prepare_hypotheses=multi30k.tokenize,
             prepare_references=multi30k.reference_tokens,
@@ -81,7 +93,8 @@ def select_metrics(option: str | None) -> list[Metric]:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Return the corpus BLEU of sacreBLEU: case-sensitive, tokenizer 13a."""
-    return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)
+    metric = METRICS["bleu"].create()
+    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
 
 
 def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -102,9 +115,11 @@ def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, di
 
 
 def score_with_interval(
-    metric: SacreBleuMetric, hypotheses: Sequence[str], references: Sequence[str]
+    metric: "SacreBleuMetric", hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, Any]:
     """Return score, 95% confidence interval and signature of preprocessed text."""
+    from sacrebleu.significance import estimate_ci
+
     resampled = resample(metric, hypotheses, references)
     mean, half_width = estimate_ci(resampled.samples)
     signature = metric.get_signature()
@@ -126,7 +141,7 @@ class Resampled(NamedTuple):
 
 
 def resample(
-    metric: SacreBleuMetric, hypotheses: Sequence[str], references: Sequence[str]
+    metric: "SacreBleuMetric", hypotheses: Sequence[str], references: Sequence[str]
 ) -> Resampled:
     """Score a text and bootstrap samples of it.
 

@@ -7,8 +7,6 @@ includes its references in this form, for example `test_2016_flickr.lc.norm.tok.
 from collections.abc import Sequence
 from pathlib import Path
 
-import sacrebleu
-
 from tfnmt.data.corpora.text_files import read_lines
 from tfnmt.errors import UserError
 from tfnmt.progress import log
@@ -64,6 +62,9 @@ def reference_tokens(references: Sequence[str], language: str, file: Path | None
             f"{path}: {len(official):,} lines for {len(references):,} references; "
             "fix or remove the file"
         )
+    # Imported here so that `evaluate --help` stays fast.
+    import sacrebleu
+
     tokens = tokenize(references, language)
     differing = sum(ours != theirs for ours, theirs in zip(tokens, official, strict=True))
     lowercased = [line.lower() for line in references]

@@ -86,8 +86,7 @@ def merge_heads(x: Tensor) -> Tensor:
 class FusedProjection(NamedTuple):
     """The weights of P projections with the same input and width, applied as one matrix product.
 
-    A product with few columns runs at half the speed of a wide one, and its gradients are slower
-    still.
+    One wide product is faster than several narrow ones, and so are its gradients.
     """
 
     kernel: Tensor  # [D, P * D]
@@ -129,8 +128,8 @@ class MultiHeadAttention(keras.layers.Layer):
         MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O
         head_i = softmax(Q W_i^Q (K W_i^K)^T / sqrt(d_k)) V W_i^V
 
-    Keys and values are projected by `project_keys_values`, outside of the call, so that decoding
-    computes those of the source once. `self_attention` projects queries, keys and values together.
+    Keys and values are projected outside of the call, so that decoding computes those of the source
+    once. `self_attention` projects queries, keys and values together.
 
     Args:
         d_model: Width of input and output, D.

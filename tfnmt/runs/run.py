@@ -103,7 +103,7 @@ class Run:
         return self._config_path.is_file()
 
     def has_checkpoint(self) -> bool:
-        """Return whether the run has weights: a checkpoint, or those of a bundle."""
+        """Return whether the run has weights: in `checkpoints/`, `best/` or `averaged/`."""
         return self.exists() and self._selected() is not None
 
     def create(
@@ -142,7 +142,7 @@ class Run:
             )
 
     def accept_changes(self, config: Config) -> None:
-        """Write a changed configuration. Training then counts as unfinished until its new end."""
+        """Write a changed configuration. The run is then unfinished until its new limit."""
         if config != self.config():
             write_atomically(self._config_path, dump_config(config).encode())
             self.summary_path.unlink(missing_ok=True)
@@ -277,7 +277,7 @@ def _append(path: Path, scores: dict[str, Any]) -> None:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a JSON Lines file without incomplete ones; none without a file."""
+    """Return the valid lines of a JSON Lines file. A missing file has none."""
     if not path.is_file():
         return []
     objects = []

@@ -1,1 +1,1 @@
-"""Loss, schedule, the update and what happens between updates."""
+"""Training: loss, schedule, optimizer, step, checkpoints, callbacks and distribution."""

@@ -46,7 +46,7 @@ from tfnmt.training.validation import (
 )
 
 MakeEvaluate = Callable[[Transformer], Evaluate]
-"""Builds the validation of a Transformer. The loop knows no more of it than that."""
+"""Builds the validation function of a Transformer."""
 
 ENDLESS = 2**31
 """Steps of a training run without max_steps and max_epochs."""
@@ -65,7 +65,10 @@ class Training:
 
     @cached_property
     def evaluation_model(self) -> EvaluationModel:
-        """Return the model that is evaluated. It is made once, because its graph takes seconds."""
+        """Return the model that is evaluated. Built once, because tracing takes seconds.
+
+        It has float32 weights, whatever the precision of training: this sets Keras' dtype policy.
+        """
         keras.config.set_dtype_policy("float32")
         transformer = Transformer(self.config.model, self.prepared.tokenizer.vocab_size)
         evaluate = report_validation_memory(self.make_evaluate(transformer))
@@ -123,7 +126,7 @@ def _report_out_of_memory(training: Training) -> Iterator[None]:
 
 
 def restore_or_initialize(run: Run, trainer: Trainer, config: Config) -> Progress:
-    """Restore the last checkpoint; without one, load the weights of `training.init_from`, if set.
+    """Restore the last checkpoint. If there is none, load the weights of `training.init_from`.
 
     Args:
         run: The run folder.

@@ -16,8 +16,9 @@ from tfnmt.training.optimizer import GuardedAdam
 from tfnmt.training.schedule import NoamSchedule
 
 PART_SEED = 1_000_003
-"""Separates the dropout seeds of the parts of a batch from those of other steps. It is larger than
-the number of steps of any training run."""
+"""Separates the dropout seeds of streams (added to the run's seed) and of accumulated parts (added
+to the number of step and replica). After 1,000,003 steps times replicas, a part may repeat the
+dropout mask of another step."""
 
 
 class Part(NamedTuple):
@@ -30,11 +31,11 @@ class Part(NamedTuple):
 class Trainer(keras.Model):
     """The model that `fit` trains: the Transformer with teacher forcing.
 
-    The gradient is that of the loss summed over all replicas, parallel streams and accumulated
-    parts, divided by the true number of target tokens, then clipped, then applied. So N replicas
-    make the same step as one replica on the same batch. (Keras' own train_step would clip before
-    it reduces, and average means of unequal size.) A step whose gradient is not finite changes
-    neither weights nor moments.
+    The loss and its gradient are summed over all replicas, parallel streams and accumulated parts.
+    The sum is divided by the true number of target tokens, then clipped, then applied. So without
+    dropout, N replicas make the same step as one replica on the same batch. (Keras' own train_step
+    would clip before it reduces, and average means of unequal size.) A step whose gradient is not
+    finite changes neither weights nor moments.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Trainer(keras.Model):
         self.streams = streams
         in_parts = config.device_tokens is not None
         self.differentiate = self._accumulate if in_parts else self._differentiate
-        # A function of its own, so that all streams together are traced only once.
+        # One function for all streams, so that it is traced only once.
         self._stream = tf.function(self.differentiate, reduce_retracing=True, autograph=False)
         self.compile(make_optimizer(config, transformer.d_model), jit_compile=False)
         self.optimizer.build(transformer.trainable_variables)
@@ -73,13 +74,16 @@ class Trainer(keras.Model):
             data: `((source, target_in), target_out)`, ids [B, S], [B, T] and [B, T].
 
         Returns:
-            Means over the target tokens of all replicas (loss, cross entropy, accuracy), the
-            number of tokens, the gradient norm before clipping, the learning rate, the share of
-            padding, whether the step was skipped (1 or 0), and how many workers want to stop.
+            loss, cross_entropy, accuracy: Means over the target tokens of all replicas.
+            tokens: The number of target tokens.
+            gradient_norm: The norm before clipping.
+            learning_rate: The learning rate of the step.
+            padding: The share of padding.
+            skipped: 1 if the gradient was not finite, otherwise 0.
+            stop: The number of replicas whose worker wants to stop.
         """
         context = tf.distribute.get_replica_context()
-        shares = self._divide(data, self._dropout_seed(context))
-        gradients, sums = add_parts([stream(*share) for stream, share in shares])
+        gradients, sums = self._differentiate_streams(data, self._dropout_seed(context))
         padded_tokens = tf.cast(self.config.forward_passes * tf.size(data[1]), tf.float32)
         gradients, sums, padded_tokens, stop = context.all_reduce(
             "SUM", (gradients, sums, padded_tokens, self.stop.read_value())
@@ -92,7 +96,7 @@ class Trainer(keras.Model):
             factor *= self.config.clip_norm / tf.maximum(norm, self.config.clip_norm)
         learning_rate = self.optimizer.learning_rate  # of this step: applying it counts the step
         finite = tf.math.is_finite(norm) & tf.math.is_finite(sums.loss)
-        # Keras sums over the replicas once more.
+        # Keras sums over the replicas again.
         self.optimizer.apply_if(finite, gradients, factor / context.num_replicas_in_sync)
         return {
             "loss": sums.loss / tokens,
@@ -116,10 +120,12 @@ class Trainer(keras.Model):
     def write_weights(self, other: Transformer) -> None:
         """Copy the weights, or their moving averages if there are any, to another Transformer."""
         averages = self.optimizer.moving_averages
-        averaged = self.transformer.trainable_variables if averages else []
-        kept = {id(weight): average for weight, average in zip(averaged, averages, strict=True)}
+        weights = self.transformer.trainable_variables if averages else []
+        average_of = {
+            id(weight): average for weight, average in zip(weights, averages, strict=True)
+        }
         for theirs, ours in zip(other.variables, self.transformer.variables, strict=True):
-            theirs.assign(kept.get(id(ours), ours))
+            theirs.assign(average_of.get(id(ours), ours))
 
     def make_train_function(self, force: bool = False) -> None:
         """Build the function that `fit` calls for each step, on every replica of this worker.
@@ -143,27 +149,21 @@ class Trainer(keras.Model):
     def gradients(self, data: Any) -> list[Tensor]:
         """Return the gradients of a batch's mean loss before clipping, for histograms."""
         step = tf.cast(self.optimizer.iterations, tf.int32)
-        shares = self._divide(data, tf.stack([self.config.seed, step]))
-        part = add_parts([stream(*share) for stream, share in shares])
+        part = self._differentiate_streams(data, tf.stack([self.config.seed, step]))
         return [gradient / part.sums.tokens for gradient in part.gradients]
 
-    def _divide(self, data: Any, seed: Tensor) -> list[tuple[Callable[..., Part], Any]]:
-        """Divide a replica's rows among parallel streams; returns functions with arguments."""
+    def _differentiate_streams(self, data: Any, seed: Tensor) -> Part:
+        """Divide a replica's rows among the parallel streams, and add up their results."""
         if self.streams == 1:
-            return [(self.differentiate, (data, seed))]
-        return [
-            (
-                self._stream,
-                (
-                    tf.nest.map_structure(lambda ids, n=stream: self._share(ids, n), data),
-                    seed + tf.constant([stream * PART_SEED, 0]),
-                ),
-            )
-            for stream in range(self.streams)
-        ]
+            return self.differentiate(data, seed)
+        parts = []
+        for stream in range(self.streams):
+            share = tf.nest.map_structure(lambda ids, n=stream: self._share(ids, n), data)
+            parts.append(self._stream(share, seed + tf.constant([stream * PART_SEED, 0])))
+        return tf.nest.map_structure(lambda *summands: tf.add_n(summands), *parts)
 
     def _share(self, ids: Tensor, stream: int) -> Tensor:
-        """Return the rows of a stream, [<= B / streams, T]; one row of padding if too few."""
+        """Return the rows of a stream, [<= B / streams, T]. Without any, one row of padding."""
         missing = tf.maximum(self.streams - tf.shape(ids)[0], 0)
         return tf.pad(ids, [[0, missing], [0, 0]])[stream :: self.streams]
 
@@ -222,13 +222,6 @@ class Trainer(keras.Model):
         step = tf.cast(self.optimizer.iterations, tf.int32)
         number = step * context.num_replicas_in_sync + context.replica_id_in_sync_group
         return tf.stack([self.config.seed, number])
-
-
-def add_parts(parts: list[Part]) -> Part:
-    """Add up the parts of a batch."""
-    if len(parts) == 1:
-        return parts[0]
-    return tf.nest.map_structure(lambda *summands: tf.add_n(summands), *parts)
 
 
 def make_optimizer(config: TrainingConfig, d_model: int) -> GuardedAdam:
