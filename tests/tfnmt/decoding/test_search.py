@@ -17,7 +17,7 @@ from tfnmt.decoding.search import (
     beam_search,
     greedy_search,
     length_penalty,
-    normalizer,
+    log_sum_exp,
     padded_size,
     sample,
     top_k,
@@ -436,10 +436,10 @@ def test_top_k_of_no_rows_is_empty() -> None:
 
 
 @pytest.mark.parametrize("scale", [1, 50, 1000])
-def test_normalizer_is_log_sum_exp(scale: float) -> None:
+def test_log_sum_exp_equals_tensorflows_in_float64(scale: float) -> None:
     x = scale * random_values(6, 99)
     expected = tf.reduce_logsumexp(tf.constant(x, tf.float64), axis=1, keepdims=True)
-    np.testing.assert_allclose(normalizer(tf.constant(x)), expected, rtol=1e-5)
+    np.testing.assert_allclose(log_sum_exp(tf.constant(x)), expected, rtol=1e-5)
 
 
 def test_padded_size_is_a_multiple_of_the_block_size() -> None:
