@@ -263,6 +263,7 @@ CORPORA: dict[str, BuiltIn | Published] = {
         },
     ),
 }
+"""The named corpora. docs/contributing/development.md explains how to add one."""
 
 
 def data_folder(named: str | None) -> Path:
