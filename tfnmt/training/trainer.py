@@ -61,8 +61,10 @@ class Trainer(keras.Model):
         self.streams = streams
         in_parts = config.device_tokens is not None
         self.differentiate = self._accumulate if in_parts else self._differentiate
-        # One function for all streams, so that it is traced only once.
-        self._stream = tf.function(self.differentiate, reduce_retracing=True, autograph=False)
+        if streams > 1:  # as one function, it is traced once for all streams
+            self.differentiate = tf.function(
+                self.differentiate, reduce_retracing=True, autograph=False
+            )
         self.compile(make_optimizer(config, transformer.d_model), jit_compile=False)
         self.optimizer.build(transformer.trainable_variables)
         self.built = True
@@ -83,7 +85,8 @@ class Trainer(keras.Model):
             stop: The number of replicas whose worker wants to stop.
         """
         context = tf.distribute.get_replica_context()
-        gradients, sums = self._differentiate_streams(data, self._dropout_seed(context))
+        shares = self._divide(data, self._dropout_seed(context))
+        gradients, sums = add_parts([self.differentiate(*share) for share in shares])
         padded_tokens = tf.cast(self.config.forward_passes * tf.size(data[1]), tf.float32)
         gradients, sums, padded_tokens, stop = context.all_reduce(
             "SUM", (gradients, sums, padded_tokens, self.stop.read_value())
@@ -149,18 +152,21 @@ class Trainer(keras.Model):
     def gradients(self, data: Any) -> list[Tensor]:
         """Return the gradients of a batch's mean loss before clipping, for histograms."""
         step = tf.cast(self.optimizer.iterations, tf.int32)
-        part = self._differentiate_streams(data, tf.stack([self.config.seed, step]))
+        shares = self._divide(data, tf.stack([self.config.seed, step]))
+        part = add_parts([self.differentiate(*share) for share in shares])
         return [gradient / part.sums.tokens for gradient in part.gradients]
 
-    def _differentiate_streams(self, data: Any, seed: Tensor) -> Part:
-        """Divide a replica's rows among the parallel streams, and add up their results."""
+    def _divide(self, data: Any, seed: Tensor) -> list[tuple[Any, Tensor]]:
+        """Divide a replica's rows among the parallel streams: the data and the seed of each."""
         if self.streams == 1:
-            return self.differentiate(data, seed)
-        parts = []
-        for stream in range(self.streams):
-            share = tf.nest.map_structure(lambda ids, n=stream: self._share(ids, n), data)
-            parts.append(self._stream(share, seed + tf.constant([stream * PART_SEED, 0])))
-        return tf.nest.map_structure(lambda *summands: tf.add_n(summands), *parts)
+            return [(data, seed)]
+        return [
+            (
+                tf.nest.map_structure(lambda ids, n=stream: self._share(ids, n), data),
+                seed + tf.constant([stream * PART_SEED, 0]),
+            )
+            for stream in range(self.streams)
+        ]
 
     def _share(self, ids: Tensor, stream: int) -> Tensor:
         """Return the rows of a stream, [<= B / streams, T]. Without any, one row of padding."""
@@ -222,6 +228,13 @@ class Trainer(keras.Model):
         step = tf.cast(self.optimizer.iterations, tf.int32)
         number = step * context.num_replicas_in_sync + context.replica_id_in_sync_group
         return tf.stack([self.config.seed, number])
+
+
+def add_parts(parts: list[Part]) -> Part:
+    """Add up the parts of a batch."""
+    if len(parts) == 1:
+        return parts[0]
+    return tf.nest.map_structure(lambda *summands: tf.add_n(summands), *parts)
 
 
 def make_optimizer(config: TrainingConfig, d_model: int) -> GuardedAdam:
