@@ -56,7 +56,7 @@ def post(session: requests.Session, url: str, request: object, seconds: float) -
             if response.status_code not in BUSY:
                 return response
         except requests.ConnectionError:
-            pass
+            pass  # the last attempt, below, raises it
         time.sleep(pause * random.uniform(0.5, 1.5))
     return session.post(url, json=request, timeout=timeout)
 
