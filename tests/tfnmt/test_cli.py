@@ -227,7 +227,7 @@ def test_full_disk_is_reported(tmp_path: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = run_script(tmp_path, *arguments, stdout=full.fileno())
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("tfnmt: No space left on device; ")
+    assert done.stderr.startswith("tfnmt: stdout: No space left on device; ")
 
 
 def test_output_before_a_full_disk_is_kept(
