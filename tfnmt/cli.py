@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import flags
@@ -116,6 +117,7 @@ def run_command(
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     open_standard_streams()
+    _raise_at_signals()
     try:
         if any(argument in HELP_FLAGS for argument in _before_double_dash(arguments)):
             print(_help(values, usage))
@@ -124,8 +126,8 @@ def run_command(
         sys.stdout.flush()
     except UserError as error:
         _exit(error.exit_code, *error.problems)
-    except KeyboardInterrupt:
-        _exit(128 + signal.SIGINT, "interrupted")
+    except KeyboardInterrupt as error:
+        _exit(128 + (error.args or (signal.SIGINT,))[0], "interrupted")
     except BrokenPipeError:
         _exit(128 + signal.SIGPIPE)
     except OSError as error:
@@ -133,6 +135,21 @@ def run_command(
             raise
         _exit(1, f"{error.strerror}; free disk space and run the command again")
     sys.exit(0)
+
+
+def _raise_at_signals() -> None:
+    """Make SIGTERM and SIGHUP raise a KeyboardInterrupt, so that temporary files are removed.
+
+    A signal that is ignored, as SIGHUP by nohup, stays ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    raise KeyboardInterrupt(number)
 
 
 def _exit(code: int, *problems: str) -> NoReturn:
