@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import ipaddress
+import os
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -202,7 +203,7 @@ def _parse_model(value: str) -> tuple[str, Path]:
     """Parse [NAME=]DIR. The default name is that of the folder, or of its parent for a version."""
     name, folder = _split_name(value)
     path = Path(folder)
-    resolved = path.resolve()
+    resolved = Path(os.path.realpath(path))  # unlike resolve, it accepts a cycle of links
     default = resolved.parent.name if resolved.name.isdigit() else resolved.name
     return name or default, path
 

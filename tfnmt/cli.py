@@ -7,6 +7,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 128 + N after signal N.
 """
 
 import errno
+import os
 import re
 import signal
 import sys
@@ -106,8 +107,8 @@ def run_command(
 ) -> NoReturn:
     """Parse the arguments, call `main(values, positional)` and exit.
 
-    A `UserError` becomes one line per problem on stderr, and so does a full disk. Any other error
-    keeps its traceback.
+    A `UserError` becomes one line per problem on stderr, and so does a failure of the file system.
+    Any other error keeps its traceback.
 
     Args:
         main: The command.
@@ -131,10 +132,18 @@ def run_command(
     except BrokenPipeError:
         _exit(128 + signal.SIGPIPE)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        _exit(1, f"{error.strerror}; free disk space and run the command again")
+        _exit(1, _describe(error))
     sys.exit(0)
+
+
+def _describe(error: OSError) -> str:
+    """Return the line for a failure of the file system that no other code has reported."""
+    place = "" if error.filename is None else f"{error.filename}: "
+    if error.errno == errno.ENOSPC:
+        return f"{place}{error.strerror}; free disk space and run the command again"
+    return f"{place}{error.strerror}; check the path and its permissions"
 
 
 def _raise_at_signals() -> None:
@@ -217,9 +226,11 @@ def decoding_changes(values: Any) -> dict[str, Any]:
 
 def _parse_max_length(text: str) -> dict[str, Any]:
     """Convert `80`, or `source+20`, to keys of `decoding`."""
-    found = re.fullmatch(r"(source\s*\+\s*)?(\d+)", text.strip())
+    found = re.fullmatch(r"(source\s*\+\s*)?(\d{1,9})", text.strip())
     if found is None:
-        raise UsageError(f"--max_length={text}: not a number or source+N; try source+50")
+        raise UsageError(
+            f"--max_length={text}: not a number or source+N, below a billion; try source+50"
+        )
     if found[1]:
         return {"max_length": None, "max_extra_length": int(found[2])}
     return {"max_length": int(found[2])}
@@ -264,7 +275,7 @@ def resolve_config(values: Any) -> Config:
     for section, key in ("training", "init_from"), ("tokenizer", "from_run"):
         name = overrides.get(section, {}).get(key)
         if isinstance(name, str):  # build_config reports any other value
-            overrides[section][key] = str(Path(name).resolve())
+            overrides[section][key] = os.path.realpath(name)
     return build_config(merge(preset, {"data": _data_tree(values)}, overrides))
 
 
@@ -355,4 +366,4 @@ def reused_tokenizer(config: Config, resumed: Run | None = None) -> bytes | None
 
 def _absolute(files: list[str]) -> list[str]:
     """Return absolute paths, so that the run can be resumed from any folder."""
-    return [str(Path(file).resolve()) for file in files]
+    return [os.path.abspath(file) for file in files]

@@ -13,6 +13,7 @@ count from 1. curves: loss and validation BLEU, with evaluations on the validati
 sentence lengths and the share of padding. The file is PLOT.png unless --output names another.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +123,7 @@ def _configs(values: Any) -> dict[str, Config]:
     if values.dataset:
         preset = read_tree(preset_path(values.dataset))
         return {values.dataset: build_config(merge(preset, parse_overrides(values.set)))}
-    folders = {model: find_folder(model).resolve() for model in values.model}
+    folders = {model: Path(os.path.realpath(find_folder(model))) for model in values.model}
     names = [folder.name for folder in folders.values()]
     return {
         folder.name if names.count(folder.name) == 1 else model: Run(folder).config()

@@ -14,6 +14,7 @@ from absl import flags
 import tfnmt
 from tfnmt.cli import (
     Main,
+    decoding_changes,
     define_data_dir,
     define_decoding,
     read_data,
@@ -118,6 +119,17 @@ def test_invalid_value_is_a_usage_error(capsys: pytest.CaptureFixture[str], argu
     assert line.endswith("; see --help\n")
 
 
+@pytest.mark.parametrize("value", ["many", "source+", "-5", "1.5", "9" * 5000])
+def test_invalid_max_length_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        print(decoding_changes(values))
+
+    assert exit_code(main, f"--max_length={value}") == 2
+    assert stderr_only(capsys).startswith(f"tfnmt: --max_length={value}: not a number or source+N")
+
+
 def test_flag_without_value_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(echo, "--model") == 2
     assert "--model" in stderr_only(capsys)
@@ -149,6 +161,19 @@ def test_other_error_keeps_its_traceback() -> None:
 
     with pytest.raises(ZeroDivisionError, match="a bug"):
         run_command(main, make_flags(), USAGE, [])
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENAMETOOLONG, "check the path"), (errno.ENOSPC, "free disk")]
+)
+def test_failure_of_the_file_system_names_the_file(
+    capsys: pytest.CaptureFixture[str], number: int, advice: str
+) -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        raise OSError(number, os.strerror(number), "my.en")
+
+    assert exit_code(main) == 1
+    assert stderr_only(capsys).startswith(f"tfnmt: my.en: {os.strerror(number)}; {advice}")
 
 
 def test_exit_code_of_main_is_kept() -> None:

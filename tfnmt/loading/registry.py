@@ -1,6 +1,7 @@
 """Find bundles by a registered name or by their URL, and download them."""
 
 import hashlib
+import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,7 +41,10 @@ def find_bundle(model: str, cache: Path) -> Path | None:
 
 def _by_url(model: str) -> Download | None:
     """Return the download of a URL. The file name includes a hash, because URLs may end alike."""
-    url = urlsplit(model)
+    try:
+        url = urlsplit(model)
+    except ValueError as error:
+        raise UserError(f"--model={model}: not a URL ({error}); correct it") from error
     if url.scheme not in ("http", "https"):
         return None
     stem = url.path.rpartition("/")[2].removesuffix(SUFFIX)
@@ -50,4 +54,4 @@ def _by_url(model: str) -> Download | None:
 
 
 def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:8]
