@@ -170,7 +170,7 @@ def test_finished_run_with_a_later_end_equals_an_uninterrupted_one(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_saves_a_checkpoint_and_reports_how_to_resume(
     start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:

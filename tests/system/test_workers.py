@@ -117,12 +117,23 @@ def test_killed_worker_ends_the_other_one_with_a_one_line_error(
     pytest.fail("training did not resume")
 
 
+@pytest.mark.parametrize("receiver", [0, 1])
 def test_sigterm_to_one_worker_stops_both_after_the_same_step(
+    workers: Workers, tmp_path: Path, receiver: int
+) -> None:
+    both = workers(tmp_path / "run", **ENDLESS)
+    wait_for_checkpoint(tmp_path / "run", both[0])
+    both[receiver].send_signal(signal.SIGTERM)
+    for process in both:
+        assert "stopped and saved" in finish(process, code=128 + signal.SIGTERM)
+    assert not Run(tmp_path / "run").finished
+
+
+def test_end_without_improvement_is_no_signal_to_the_other_worker(
     workers: Workers, tmp_path: Path
 ) -> None:
-    chief, other = workers(tmp_path / "run", **ENDLESS)
-    wait_for_checkpoint(tmp_path / "run", chief)
-    other.send_signal(signal.SIGTERM)
-    assert "stopped and saved" in finish(other, code=128 + signal.SIGTERM)
-    assert "stopped and saved" in finish(chief, code=128 + signal.SIGTERM)
-    assert not Run(tmp_path / "run").finished
+    """Only the chief validates, so only the chief knows that patience has ended."""
+    limits = {"training__validation_steps": 1, "training__patience": 1}
+    for process in workers(tmp_path / "run", **(ENDLESS | limits)):
+        assert "tfnmt: done" in finish(process)
+    assert Run(tmp_path / "run").finished

@@ -1,7 +1,6 @@
 """A training run: from random weights or the last checkpoint to the averaged model."""
 
 import json
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -109,8 +108,6 @@ def train(training: Training) -> int | None:
         if writer is not None:
             writer.close()
     if signals.caught is None and is_chief():
-        if not has_ended(config.training, plan, progress):
-            return signal.SIGTERM  # sent to another worker
         _finish(training, trainer, progress)
     return signals.caught
 
