@@ -592,6 +592,41 @@ def test_rest_client_stops_quietly_if_its_output_is_closed() -> None:
         assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("redirections", "code", "output"),
+    [
+        ("<&-", 0, "done\n"),
+        ("2>&-", 0, "done\n"),
+        ("2>/dev/full", 0, "done\n"),
+        (">&-", 1, ""),
+        (">/dev/full", 1, ""),
+        ("<&- >&- 2>&-", 1, ""),
+    ],
+)
+def test_rest_client_reports_a_stream_that_it_cannot_use(
+    redirections: str, code: int, output: str
+) -> None:
+    with BusyServer(refusals=0) as server:
+        client = f"{sys.executable} {CLIENTS / 'rest.py'} --url={server.address.url} a"
+        done = run_client("bash", "-c", f"{client} {redirections}")
+    assert (done.returncode, done.stdout) == (code, output)
+    assert len(done.stderr.splitlines()) <= code
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("script", ["rest.py", "grpc_client.py"])
+@pytest.mark.parametrize(
+    ("redirections", "stream"), [("<&-", "stdin"), (">&-", "stdout"), ("<&- >&-", "stdout")]
+)
+def test_client_without_a_necessary_stream_stops_before_the_request(
+    script: str, redirections: str, stream: str
+) -> None:
+    done = run_client("bash", "-c", f"{sys.executable} {CLIENTS / script} {redirections}")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{script}: {stream}: closed; ")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENT_NAMES, indirect=True)
 def test_client_fails_if_there_is_no_server(client: Callable[..., Any]) -> None:
