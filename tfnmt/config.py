@@ -377,6 +377,10 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in _presets_folder().glob("*.yaml"))
 
 
+MAX_CHARACTERS = 1_000_000
+"""Maximum length of a configuration file, because a device such as /dev/zero never ends."""
+
+
 class _Loader(yaml.SafeLoader):
     """A YAML loader that rejects duplicate keys. PyYAML would silently use the last one."""
 
@@ -399,7 +403,11 @@ def read_tree(path: Path) -> Tree:
         UsageError: The file cannot be read, or does not contain sections.
     """
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)
+        if len(text) > MAX_CHARACTERS:
+            raise UsageError(f"{path}: too long for a configuration; choose a YAML file")
+        tree = yaml.load(text, _Loader)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; choose a YAML file") from error
     except (yaml.YAMLError, ValueError) as error:

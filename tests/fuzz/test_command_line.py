@@ -47,7 +47,7 @@ WORDS = (
 PATHS = (
     *("run", "run/config.yaml", "run/checkpoints", "empty", "folder", "broken_link"),
     *("looping_link", "my.en", "my.en,my.de", "my.tsv", "binary", "binary.gz", "binary.tar.gz"),
-    *("binary.yaml", "my.en/below", "new", "new.svg", "new.tar.gz", "/dev/null", "/dev/full"),
+    *("binary.yaml", "my.en/below", "new", "new.svg", "new.tar.gz", "/dev/null"),
     *("/", "/proc/self/mem"),
 )
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

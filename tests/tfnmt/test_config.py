@@ -366,6 +366,11 @@ def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         read_tree(path)
 
 
+def test_endless_file_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^/dev/zero: too long"):
+        read_tree(Path("/dev/zero"))
+
+
 @pytest.mark.parametrize("name", ["none.yaml", "."])
 def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="; choose a YAML file") as caught:
