@@ -66,6 +66,8 @@ soak: .venv/.installed ## run shortened soak tests: kill and resume training and
 	$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(SOAK_RUN) --set=training.max_steps=500
 	$(BIN)/python -m tests.soak.kill_translation --model=$(SOAK_RUN) --lines=30000 --kills=2 --beam_size=0
 	$(BIN)/python -m tests.soak.exactness --model=$(SOAK_RUN)
+	$(BIN)/python -m tests.soak.long_life train --dataset=toy --minutes=3 --kill_seconds=40
+	$(BIN)/python -m tests.soak.long_life translate --model=$(SOAK_RUN) --lines=10000 --minutes=3 --kill_seconds=25
 	@echo && echo "Full size: the same commands with their default flags, and with your own --model and --input."
 	@echo "Not run, because it needs a server: $(BIN)/python -m tests.soak.serving --url=URL --hostile=10000"
 
