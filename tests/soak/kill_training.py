@@ -308,7 +308,8 @@ def _weights(checkpoints: CheckpointFolder) -> tuple[str, bytes]:
 
 def validations(run: Run) -> list[str]:
     """Return the lines of all validations. A validation that was repeated has two lines."""
-    return (run.path / "validations.jsonl").read_text().splitlines()
+    path = run.path / "validations.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def _summary(run: Run) -> dict[str, Any]:
