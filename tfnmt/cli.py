@@ -7,14 +7,15 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 128 + N after signal N.
 """
 
 import errno
-import io
 import re
 import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import flags
@@ -25,7 +26,7 @@ from tfnmt.data.corpora.formats import languages_of
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.progress import log
 from tfnmt.runs.run import Run, base_folder
-from tfnmt.runtime.files import discard_stdout
+from tfnmt.runtime.streams import open_standard_streams
 
 if TYPE_CHECKING:
     from tfnmt.data.corpora.corpus import Corpus
@@ -115,10 +116,8 @@ def run_command(
         arguments: The arguments; those of the process if None.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # UTF-8 whatever the locale. Other bytes, as in file names, are escaped.
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    open_standard_streams()
+    _raise_at_signals()
     try:
         if any(argument in HELP_FLAGS for argument in _before_double_dash(arguments)):
             print(_help(values, usage))
@@ -126,33 +125,40 @@ def run_command(
             main(values, _parse(values, arguments))
         sys.stdout.flush()
     except UserError as error:
-        _flush_stdout()
-        for problem in error.problems:
-            print(f"tfnmt: {problem}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("tfnmt: interrupted", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
+        _exit(error.exit_code, *error.problems)
+    except KeyboardInterrupt as error:
+        _exit(128 + (error.args or (signal.SIGINT,))[0], "interrupted")
     except BrokenPipeError:
-        discard_stdout()
-        sys.exit(128 + signal.SIGPIPE)
+        _exit(128 + signal.SIGPIPE)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _flush_stdout()
-        print(
-            f"tfnmt: {error.strerror}; free disk space and run the command again", file=sys.stderr
-        )
-        sys.exit(1)
+        _exit(1, f"{error.strerror}; free disk space and run the command again")
     sys.exit(0)
 
 
-def _flush_stdout() -> None:
-    """Write buffered output; drop it if that fails, because Python would fail again at exit."""
-    try:
+def _raise_at_signals() -> None:
+    """Make SIGTERM and SIGHUP raise a KeyboardInterrupt, so that temporary files are removed.
+
+    A signal that is ignored, as SIGHUP by nohup, stays ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    raise KeyboardInterrupt(number)
+
+
+def _exit(code: int, *problems: str) -> NoReturn:
+    """Write buffered output, if possible, then one line per problem on stderr, and exit."""
+    with suppress(UserError, OSError):
         sys.stdout.flush()
-    except OSError:
-        discard_stdout()
+    for problem in problems:
+        print(f"tfnmt: {problem}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _parse(values: FlagValues, arguments: list[str]) -> list[str]:

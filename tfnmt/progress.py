@@ -11,6 +11,8 @@ Item = TypeVar("Item")
 
 def log(message: str) -> None:
     """Print `tfnmt: MESSAGE` on stderr, above any progress bar."""
+    if sys.stderr is None:  # in a daemon that uses tfnmt as a library; tqdm would print on stdout
+        return
     tqdm.write(f"tfnmt: {message}", file=sys.stderr)
     sys.stderr.flush()
 

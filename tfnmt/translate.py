@@ -12,12 +12,11 @@ truncated, and quality warnings.
 
 import json
 import math
-import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -35,6 +34,7 @@ from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, log, progress_bar
 from tfnmt.runtime.files import ResumableFile, is_stream, write_lines
 from tfnmt.runtime.startup import configure_for_single_sentences, configure_threads
+from tfnmt.runtime.streams import stdin, stdin_lines
 
 if TYPE_CHECKING:
     from tfnmt.decoding.lines import BatchTranslator, Translation
@@ -89,7 +89,7 @@ def main(values: Any, positional: list[str]) -> None:
     _check_model(values, model)
     if _is_finished(values):
         return
-    if positional or (not values.input and _stdin().isatty()):
+    if positional or (not values.input and stdin().isatty()):
         configure_for_single_sentences()
     else:
         configure_threads()
@@ -301,17 +301,9 @@ def _lines(texts: list[str], path: str | None) -> Iterable[str]:
         return texts
     if path is not None:
         return read_lines(Path(path), errors="replace")
-    if _stdin().isatty():
+    if stdin().isatty():
         log("reading lines from the terminal; end with Ctrl-D")
-    # Not sys.stdin.buffer: a thread that waits there would keep Python from exiting.
-    stdin = open(_stdin().fileno(), "rb", closefd=False)  # noqa: SIM115
-    return decode_lines(stdin, "stdin", errors="replace")
-
-
-def _stdin() -> TextIO:
-    if sys.stdin is None:  # possible for a daemon
-        raise UsageError("stdin: closed; give texts or --input")
-    return sys.stdin
+    return decode_lines(stdin_lines(), "stdin", errors="replace")
 
 
 def _count_lines(path: Path) -> int:

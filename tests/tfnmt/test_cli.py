@@ -2,6 +2,7 @@ import copy
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -165,6 +166,51 @@ def test_interrupt_exits_with_the_code_of_the_signal(capsys: pytest.CaptureFixtu
     assert stderr_only(capsys) == "tfnmt: interrupted\n"
 
 
+WAITING = """
+import signal
+from absl import flags
+from tfnmt.cli import run_command
+
+def main(values, positional):
+    try:
+        print("waiting", flush=True)
+        signal.pause()
+    finally:
+        print("cleaned up")
+
+run_command(main, flags.FlagValues(), "Waits for a signal.")
+"""
+
+
+def start_waiting(*prefix: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-c", WAITING],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_a_command_with_its_clean_up(number: signal.Signals) -> None:
+    process = start_waiting()
+    process.send_signal(number)
+    assert process.communicate() == ("cleaned up\n", "tfnmt: interrupted\n")
+    assert process.returncode == 128 + number
+
+
+def test_signal_that_nohup_ignores_is_ignored() -> None:
+    process = start_waiting("nohup")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate()[0] == "cleaned up\n"
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("text", ["-5", "--model=x", "--help", "--helpshort", "- no", "--"])
 def test_text_after_double_dash_may_begin_with_a_dash(
     capsys: pytest.CaptureFixture[str], text: str
@@ -227,7 +273,7 @@ def test_full_disk_is_reported(tmp_path: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = run_script(tmp_path, *arguments, stdout=full.fileno())
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("tfnmt: No space left on device; ")
+    assert done.stderr.startswith("tfnmt: stdout: No space left on device; ")
 
 
 def test_output_before_a_full_disk_is_kept(

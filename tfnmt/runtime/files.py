@@ -11,7 +11,6 @@ import glob
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -332,29 +331,14 @@ def write_lines(lines: Iterable[str], path: str | None) -> None:
     """Write lines to a file, or print each line immediately if `path` is None.
 
     Raises:
-        UserError: The file, or stdout, could not be written.
+        UserError: The file could not be written.
     """
     if path is None:
         for line in lines:
-            _print(line)
+            print(line, flush=True)
         return
     with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
-
-
-def _print(line: str) -> None:
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:  # the reader has closed the pipe, which is no error
-        raise
-    except OSError as error:
-        discard_stdout()
-        raise UserError(f"stdout: {error.strerror}") from error
-
-
-def discard_stdout() -> None:
-    """Redirect stdout to nowhere, so that Python's flush at exit does not raise another error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class ResumableFile:
