@@ -167,7 +167,7 @@ class Disk:
     def _rename(self, old: str, new: str, exchange: bool) -> None:
         moved = {name: node for name, node in self.nodes.items() if _below(name, old)}
         replaced = {name: node for name, node in self.nodes.items() if _below(name, new)}
-        if not Path(new).match(TEMPORARY):
+        if not any(Path(part).match(TEMPORARY) for part in Path(new).parts):
             assert not self.unsynced(old), f"{new} appears with content that is not synced"
         for name in (*moved, *replaced):
             del self.nodes[name]

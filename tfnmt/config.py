@@ -547,6 +547,7 @@ EXPECTED = {
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 200
+_REPR.maxlevel = 2
 """Shortens invalid values. A small YAML file can describe a value of gigabytes with aliases."""
 
 

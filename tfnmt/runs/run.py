@@ -35,6 +35,7 @@ from tfnmt.runtime.files import (
     append_line,
     exclusive,
     parse_json,
+    remove,
     remove_leftovers,
     sync,
     write_atomically,
@@ -196,7 +197,7 @@ class Run:
         """Write a changed configuration. The run is then unfinished until its new limit."""
         if config != self.config():
             # First, because the run must never look finished with a configuration of later steps.
-            self.summary_path.unlink(missing_ok=True)
+            remove(self.summary_path)
             sync(self.path)
             write_atomically(self._config_path, dump_config(config).encode())
 

@@ -230,10 +230,8 @@ def test_stray_file_between_checkpoints_is_ignored(tmp_path: Path, name: str) ->
 
 def test_missing_weights_are_a_user_error(tmp_path: Path) -> None:
     weights = tmp_path / WEIGHTS
-    with (
-        pytest.raises(UserError, match=rf"^{weights}: replaced .*, or missing"),
-        report_missing(weights),
-    ):
+    missing = pytest.raises(UserError, match=rf"^{weights}: replaced .*, or missing")
+    with missing, report_missing(weights):
         weights.read_bytes()
 
 

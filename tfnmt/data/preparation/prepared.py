@@ -10,8 +10,8 @@ It is a folder named by the hash of everything it depends on:
     rejected.tsv.gz                         every removed pair: rule, source, target
     checksums.json                          the checksums of text, tokenizer, ids and starts
 
-The checksums are verified whenever a corpus is opened, and a damaged one is prepared again. This
-takes less time than reading the training files, whose checksums are part of the folder's name.
+Whenever a corpus is opened, its checksums and the size of its text are verified, and a damaged one
+is prepared again. The checksums of the text are verified if training reads it, for BPE-dropout.
 """
 
 import gzip
@@ -78,7 +78,7 @@ class Prepared:
     target: TokenArray
     source_lines: TextArray
     target_lines: TextArray
-    checksum: str = ""  # of text, tokenizer, ids and starts
+    checksum: str = ""  # of tokenizer, ids and starts
 
     @property
     def identity(self) -> str:
@@ -107,13 +107,14 @@ def prepare(
     """
     folder = cache_dir / "prepared" / _key(config, corpus, tokenizer)
     try:
+        reads_text = config.data.bpe_dropout > 0
         with suppress(UserError):
-            return open_prepared(folder)
+            return open_prepared(folder, reads_text)
         lock = folder.with_name(f".{folder.name}.lock")
         with file_lock(lock, f"{folder}: another process is preparing this corpus"):
             if folder.is_dir():
                 try:
-                    return open_prepared(folder)  # the other process wrote it
+                    return open_prepared(folder, reads_text)  # the other process wrote it
                 except UserError as error:
                     log(f"{error}; preparing the corpus again")
             remove_leftovers(folder.parent, folder.name)
@@ -126,13 +127,19 @@ def prepare(
         ) from error
 
 
-def open_prepared(folder: Path) -> Prepared:
+def open_prepared(folder: Path, reads_text: bool = False) -> Prepared:
     """Open a prepared corpus, memory-mapped, and verify it.
+
+    Args:
+        folder: The prepared corpus.
+        reads_text: Whether to verify the checksums of the text as well.
 
     Raises:
         UserError: A file is missing or damaged.
     """
-    checksum = _verify(folder)
+    checksum = _verify(folder, _id_files(folder))
+    if reads_text:
+        _verify(folder, _text_files(folder))
     tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
     try:
         return Prepared(
@@ -148,13 +155,13 @@ def open_prepared(folder: Path) -> Prepared:
         raise UserError(str(error)) from error
 
 
-def _verify(folder: Path) -> str:
-    """Compare all files with their checksums; returns a checksum of them all.
+def _verify(folder: Path, paths: list[Path]) -> str:
+    """Compare files with their checksums; returns a checksum of them all.
 
     Earlier versions recorded no checksums.
     """
     try:
-        found = _checksums(folder)
+        found = _checksums(paths)
         recorded = parse_json((folder / CHECKSUMS).read_bytes())
     except FileNotFoundError as error:
         if Path(error.filename).name != CHECKSUMS:
@@ -172,10 +179,8 @@ def _verify(folder: Path) -> str:
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
-def _checksums(folder: Path) -> dict[str, str]:
-    """Return the checksums of the files that training reads, by name."""
-    flat = [path(folder, side) for path in (_text_path, _ids_path) for side in SIDES]
-    paths = [folder / TOKENIZER, *flat, *map(splits_path, flat)]
+def _checksums(paths: list[Path]) -> dict[str, str]:
+    """Return the checksums of files by name."""
     with ThreadPoolExecutor(CPU_COUNT) as pool:
         checksums = pool.map(sha256, paths)
     return {path.name: checksum for path, checksum in zip(paths, checksums, strict=True)}
@@ -194,7 +199,8 @@ def _write(folder: Path, config: Config, corpus: Corpus, tokenizer: bytes | None
     (folder / TOKENIZER).write_bytes(model)
     report.tokens = _encode(folder)
     report.write(folder)
-    (folder / CHECKSUMS).write_text(json.dumps(_checksums(folder), indent=1) + "\n")
+    checksums = _checksums([*_id_files(folder), *_text_files(folder)])
+    (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
 
 
 # --- Cleaning -------------------------------------------------------------------------------------
@@ -381,6 +387,16 @@ def _text_path(folder: Path, side: str) -> Path:
 
 def _ids_path(folder: Path, side: str) -> Path:
     return folder / f"train.{side}.ids"
+
+
+def _text_files(folder: Path) -> list[Path]:
+    return [_text_path(folder, side) for side in SIDES]
+
+
+def _id_files(folder: Path) -> list[Path]:
+    """Return the files that training always reads."""
+    ids = [_ids_path(folder, side) for side in SIDES]
+    return [folder / TOKENIZER, *ids, *map(splits_path, [*ids, *_text_files(folder)])]
 
 
 def _key(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:

@@ -524,7 +524,7 @@ def test_damaged_corpus_is_prepared_again(
     damage: Callable[[Path], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    config, cache = custom_data(tmp_path), tmp_path / "cache"
+    config, cache = custom_data(tmp_path, keys={"data": {"bpe_dropout": 0.1}}), tmp_path / "cache"
     first = prepared_in(cache, config)
     content = (first.folder / name).read_bytes()
     damage(first.folder / name)
@@ -535,6 +535,18 @@ def test_damaged_corpus_is_prepared_again(
     (line,) = (line for line in capsys.readouterr().err.splitlines() if "again" in line)
     assert f"{first.folder / name}: " in line
     assert len(unlocked_names(cache)) == 1
+
+
+def test_size_of_text_that_training_does_not_read_is_verified(tmp_path: Path) -> None:
+    config, cache = custom_data(tmp_path), tmp_path / "cache"
+    path = prepared_in(cache, config).folder / "train.source.txt"
+    content = path.read_bytes()
+    change(path)
+    prepared_in(cache, config)
+    assert path.read_bytes() != content
+    truncate(path)
+    prepared_in(cache, config)
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"train.source.ids": 1}', b"[" * 10_000])
