@@ -1,7 +1,7 @@
 """Safe file access: atomic writes, locks, and output files whose writer can be resumed.
 
-What this module has written survives a power cut: it writes files to the disk before it renames
-them, and then the folder that contains the new name.
+Files survive a power cut: they are written to the disk before they are renamed, and the folder with
+the new name afterwards.
 """
 
 import ctypes
