@@ -64,6 +64,7 @@ def main(values: Any, positional: list[str]) -> None:
     if run.finished and run.config() == config:
         _log_finished(run, config)
         return
+    run.check_resumable()
 
     corpus, prepared = read_data(values, config, run)
     val = list(corpus.pairs(split_name(config.data, corpus, "val")))
@@ -96,8 +97,8 @@ def _open_run(values: Any, config: Config) -> Run:
         raise UsageError(*(f"--run_dir: {problem}" for problem in problems))
     if is_chief():
         check_folder(run.path)
+        check_folder(run.logs)
         run.check_free()
-    run.check_resumable()
     return run
 
 

@@ -76,7 +76,6 @@ def test_tree_of_any_shape_is_valid_or_a_usage_error(tmp_path: Path, tree: Any) 
         max_size=24,
     ).map("".join)
 )
-@example("[" * 5000)
 @example("!!timestamp x")
 @example("!!int ''")
 @example("data: &a {x: *a}")

@@ -111,6 +111,7 @@ def test_run_that_lost_its_checkpoints_is_not_started_again(
 ) -> None:
     shutil.rmtree(copied_run.path / "checkpoints")
     before = copied_run.weights().read_bytes()
+    train_toy()  # has finished
     with pytest.raises(UserError, match=rf"^{copied_run.path}: cannot be resumed"):
         train_toy(training__max_steps=13)
     assert copied_run.weights().read_bytes() == before
@@ -197,6 +198,13 @@ def test_run_dir_with_other_files_is_refused_before_the_data_is_read(
     with pytest.raises(UserError, match=rf"^--run_dir={tmp_path}: contains {name} "):
         call(train, "--dataset=toy", f"--run_dir={tmp_path}")
     assert (tmp_path / name).read_text() == "mine"
+
+
+def test_file_in_place_of_the_logs_is_a_user_error(copied_run: Run, train_toy: Train) -> None:
+    shutil.rmtree(copied_run.logs)
+    copied_run.logs.write_text("mine")
+    with pytest.raises(UserError, match=rf"^{copied_run.logs}: "):
+        train_toy(training__max_steps=13)
 
 
 def test_run_dir_that_is_too_long_is_a_user_error(

@@ -14,6 +14,7 @@ from tfnmt.model.transformer import Transformer
 from tfnmt.progress import log
 from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder, check_tokenizer, is_complete
 from tfnmt.runs.run import Run
+from tfnmt.runtime.cluster import is_chief
 from tfnmt.runtime.files import check_disk_space, parse_json, remove_folder
 from tfnmt.training.trainer import Trainer
 
@@ -95,8 +96,9 @@ def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
             raise run.no_checkpoint_left()
         return Progress()
     for path in paths[paths.index(newest) + 1 :]:
-        log(f"{path}: damaged, removed; resuming from the previous checkpoint")
-        remove_folder(path)
+        if is_chief():
+            log(f"{path}: damaged, removed; resuming from the previous checkpoint")
+            remove_folder(path)
     return _restore(newest, trainer)
 
 
