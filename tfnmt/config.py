@@ -4,6 +4,8 @@ A YAML file, flags and `--set` overrides are merged in this order, and then chec
 module does not import TensorFlow, so that a mistyped key is reported within a second.
 """
 
+import reprlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -11,10 +13,11 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -22,14 +25,17 @@ from pydantic_core import PydanticCustomError
 from tfnmt.errors import UsageError, did_you_mean
 
 
-def _reject_boolean(value: Any) -> Any:
-    """Reject booleans, which pydantic would otherwise accept as 0 and 1."""
+def _number(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Reject booleans, which pydantic would accept as 0 and 1, and integers above 64 bits."""
     if isinstance(value, bool):
         raise PydanticCustomError("boolean", "Input should be a number")
-    return value
+    number = validate(value)
+    if number > sys.maxsize:
+        raise PydanticCustomError("too_large", "Input should be less")
+    return number
 
 
-Numeric = BeforeValidator(_reject_boolean)
+Numeric = WrapValidator(_number)
 Count = Annotated[int, Field(ge=1), Numeric]
 Fraction = Annotated[float, Field(ge=0, lt=1), Numeric]
 Positive = Annotated[float, Field(gt=0), Numeric]
@@ -410,16 +416,19 @@ def read_tree(path: Path) -> Tree:
         tree = yaml.load(text, _Loader)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; choose a YAML file") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(
-            f"{path}: invalid YAML: {' '.join(str(error).split())}; fix the file"
-        ) from error
+    except Exception as error:  # PyYAML raises many types, even RecursionError
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{path}: invalid YAML: {reason}; fix the file") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         raise UsageError(
             f"{path}: does not contain sections with keys; see configs/toy.yaml for an example"
         )
+    # Here, because merging would replace such a section without an error.
+    wrong = [name for name, keys in tree.items() if not isinstance(keys, dict | None)]
+    if wrong:
+        raise UsageError(*(f"{path}: {name}: has no keys; write them below it" for name in wrong))
     return tree
 
 
@@ -444,7 +453,7 @@ def parse_overrides(assignments: Iterable[str]) -> Tree:
             continue
         try:
             value = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):
+        except Exception:  # PyYAML raises many types
             problems.append(f"--set {assignment}: the value is not valid YAML; quote it")
             continue
         tree.setdefault(section, {})[name] = value
@@ -519,6 +528,7 @@ def _presets_folder() -> Path:
 
 EXPECTED = {
     "boolean": "a number",
+    "too_large": f"{sys.maxsize} or less",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_parsing_size": "a whole number",
@@ -543,6 +553,12 @@ EXPECTED = {
 """The expected value for each type of error that pydantic reports."""
 
 
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 200
+_REPR.maxlevel = 2
+"""Shortens invalid values. A small YAML file can describe a value of gigabytes with aliases."""
+
+
 def _problems(detail: dict[str, Any]) -> list[str]:
     """Convert an error of pydantic into lines: one, or one per conflict within a section."""
     location = [str(part) for part in detail["loc"]]
@@ -562,7 +578,7 @@ def _problems(detail: dict[str, Any]) -> list[str]:
         advice = "it must be " + EXPECTED[kind].format(**detail.get("ctx", {}))
     else:
         advice = detail["msg"]
-    return [f"{key}: {detail['input']!r} is invalid; {advice}"]
+    return [f"{key}: {_REPR.repr(detail['input'])} is invalid; {advice}"]
 
 
 def _keys(section: str) -> list[str]:

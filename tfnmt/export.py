@@ -10,6 +10,9 @@ process without tfnmt. --bundle writes the run itself as one archive. translate,
 export accept its URL as --model.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from tfnmt.loading.bundles import SUFFIX, write_bundle
 from tfnmt.loading.card import make_card
 from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import log
-from tfnmt.runtime.files import is_stream
+from tfnmt.runtime.files import exclusive, is_stream, remove_leftovers
 from tfnmt.runtime.startup import configure_threads
 
 FLAGS = flags.FlagValues()
@@ -63,12 +66,33 @@ def main(values: Any, positional: list[str]) -> None:
     _check(values)
     model = find_run(find_folder(values.model))
     configure_threads()  # the clean processes of the parity check inherit it
-    if values.bundle:
-        _write_bundle(values, model)
-    if values.output and values.format == "ctranslate2":
-        _convert(values, model)
-    elif values.output:
-        _publish(values, model)
+    with _exclusive(values):
+        if values.bundle:
+            _write_bundle(values, model)
+        if values.output and values.format == "ctranslate2":
+            _convert(values, model)
+        elif values.output:
+            _publish(values, model)
+
+
+@contextmanager
+def _exclusive(values: Any) -> Iterator[None]:
+    """Exclude other exports to the same place, and remove what killed ones left there."""
+    places = []  # the folder in which the result appears, and its name there if it is known
+    if values.bundle and not is_stream(Path(values.bundle)):
+        bundle = Path(os.path.realpath(values.bundle))
+        places.append((f"--bundle={values.bundle}", bundle.parent, bundle.name))
+    if values.output:
+        output = Path(os.path.realpath(values.output))
+        in_parent = values.format == "ctranslate2"
+        place = (output.parent, output.name) if in_parent else (output, "")
+        places.append((f"--output={values.output}", *place))
+    problem = "another process exports to this place; wait for it, or choose another one"
+    with ExitStack() as locks:
+        for flag, folder, name in places:
+            locks.enter_context(exclusive(folder / f".{name or 'export'}.lock", flag, problem))
+            remove_leftovers(folder, name)
+        yield
 
 
 def _check(values: Any) -> None:
@@ -81,7 +105,7 @@ def _check(values: Any) -> None:
         given = ["quantization"] if values.quantization else []
     problems = [f"--{name}: not supported with --format={values.format}; omit it" for name in given]
     problems += non_utf8_problems([values.license or ""])
-    if values.output and Path(values.output).is_file():
+    if values.output and os.path.isfile(values.output):
         problems.append(f"--output={values.output}: a file; choose a folder")
     if values.bundle and not (values.bundle.endswith(SUFFIX) or is_stream(Path(values.bundle))):
         problems.append(f"--bundle={values.bundle}: does not end in {SUFFIX}; rename it")

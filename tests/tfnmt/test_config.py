@@ -462,3 +462,42 @@ def test_configuration_does_not_import_tensorflow() -> None:
     script = f"import sys, tfnmt.config; sys.exit(any(name in sys.modules for name in {heavy}))"
     done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False)
     assert done.returncode == 0
+
+
+# --- Files of any shape ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 5000,
+        "!!int ''",
+        "!!bool x",
+        "!!timestamp x",
+        "? {}\n: 1",
+        "data: [1]",
+        "data: text",
+        "1: 2",
+        "null: 1",
+    ],
+)
+def test_file_of_the_wrong_shape_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"^{path}: "):
+        read_tree(path)
+
+
+def test_integer_above_64_bits_is_refused() -> None:
+    for value in (10**30, str(10**30)):
+        with pytest.raises(UsageError, match=r"^data\.max_pairs: '?10{10}.* or less$"):
+            build_config({"data": {"max_pairs": value}})
+
+
+def test_huge_invalid_value_is_shortened_in_the_message() -> None:
+    value: object = "x"
+    for _ in range(9):
+        value = [value] * 10  # 10**9 strings, as with aliases in YAML
+    with pytest.raises(UsageError, match=r"^data\.source: ") as caught:
+        build_config({"data": {"source": value}})
+    assert len(str(caught.value)) < 10_000

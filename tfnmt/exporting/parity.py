@@ -162,10 +162,13 @@ def check_parity(
         UserError: TensorFlow Serving cannot run the SavedModel, or an output differs. The message
             names the first difference.
     """
-    with ThreadPoolExecutor() as pool:  # both compute at the same time
+    pool = ThreadPoolExecutor(1)
+    try:  # both compute at the same time
         answers = pool.submit(_run_calls, folder, calls, run_script)
         expected = [_arrays(graphs[name](**_tensors(inputs))) for name, inputs in calls]
         answer = answers.result()
+    finally:  # after an error, do not wait for the process, which the caller kills
+        pool.shutdown(wait=False)
     problems = [f"{problem}; TensorFlow Serving cannot run it" for problem in _unsupported(answer)]
     if problems:
         raise UserError(*problems)

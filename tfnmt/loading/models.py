@@ -4,6 +4,7 @@ TensorFlow is imported only by the `load` methods, so that an invalid name is re
 """
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,9 +171,9 @@ def find_folder(model: str) -> Path:
         UserError: The path is a file, or there is no such folder or bundle.
     """
     folder = Path(model)
-    if folder.is_file():
+    if os.path.isfile(folder):  # unlike Path's methods, it accepts names that are too long
         raise UserError(f"--model={model}: a file, not a folder; unpack a bundle first")
-    if folder.exists():
+    if os.path.exists(folder):
         return folder
     from tfnmt.loading.registry import MODELS, find_bundle
 
@@ -206,6 +207,8 @@ def find_run(path: Path, changes: dict[str, Any] | None = None) -> RunModel:
 
 def find_version(path: Path) -> Path | None:
     """Return the folder of a SavedModel: `path`, or its highest version; None if not an export."""
+    if not os.path.isdir(path):
+        return None
     if (path / SAVED_MODEL).is_file():
         return path
     versions = versions_in(path)

@@ -1,6 +1,13 @@
-"""Safe file access: atomic writes, locks, and output files whose writer can be resumed."""
+"""Safe file access: atomic writes, locks, and output files whose writer can be resumed.
 
+Files survive a power cut: they are written to the disk before they are renamed, and the folder with
+the new name afterwards.
+"""
+
+import ctypes
+import errno
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -28,7 +35,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename it to `path` if no error occurred.
 
     Works for files, and for folders that do not exist yet. After an error nothing new remains.
-    Symbolic links are followed. A stream, such as /dev/null, is written directly.
+    Symbolic links are followed. A stream, such as /dev/null, is written directly. The content is on
+    the disk before the rename, and the new name afterwards.
 
     Args:
         path: The final path. Its parent folders are created.
@@ -44,18 +52,74 @@ def atomic_path(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise UserError(f"{path}: {error.strerror or error}") from error
         return
-    path = Path(os.path.realpath(path))
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove(temporary)  # left by a killed process with the same process id
+    with _temporary_of(path) as (final, temporary):
         yield temporary
-        temporary.rename(path)
+        _sync_tree(temporary)
+        temporary.rename(final)
+        sync(final.parent)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder, and rename it to `path` if no error occurred.
+
+    Like `atomic_path`, but it replaces an existing folder: at any time `path` is the old or the new
+    one.
+
+    Args:
+        path: The final path. Its parent folders are created.
+
+    Raises:
+        UserError: The file system refused an operation.
+    """
+    with _temporary_of(path) as (final, temporary):
+        temporary.mkdir()
+        yield temporary
+        _sync_tree(temporary)
+        if final.is_dir():
+            _exchange(temporary, final)
+        else:
+            temporary.rename(final)
+        sync(final.parent)
+
+
+@contextmanager
+def _temporary_of(path: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the final path without symbolic links, and a temporary path, removed at the end."""
+    path = Path(os.path.realpath(path))
+    temporary = _temporary_name(path)
+    try:
+        make_folder(path.parent)
+        remove(temporary)  # left by a killed process with the same process id
+        yield path, temporary
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; nothing was written") from error
     finally:
         with suppress(OSError):
             remove(temporary)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """Exchange the names of two folders in one operation, if the file system supports it."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # an old C library
+        failed = True
+    else:
+        names = os.fsencode(new), os.fsencode(old)
+        failed = renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) != 0
+    if failed:  # such as NFS: for an instant there is neither folder
+        remove_folder(old)
+        new.rename(old)
+
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+"""Constants of Linux. Python has no function for this system call."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -64,12 +128,79 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents where they are missing, and write them to the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync(folder.parent)
+
+
+def sync(path: Path) -> None:
+    """Write a file, or the names in a folder, from the memory of the system to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of file systems without this call
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _sync_tree(path: Path) -> None:
+    """Write a file, or a folder with its content, to the disk."""
+    if path.is_dir():
+        for child in path.iterdir():
+            _sync_tree(child)
+    sync(path)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line, and write it to the disk. An incomplete last line is ended first."""
+    new = not path.exists()
+    with path.open("ab+") as file:
+        file.seek(max(0, file.tell() - 1))
+        file.write(line if file.read() in (b"", b"\n") else b"\n" + line)
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        sync(path.parent)
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON of unknown origin; every problem raises a ValueError."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
 def remove(path: Path) -> None:
     """Remove a file, or a folder with its content, if it exists."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    elif path.exists():
-        path.unlink()
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder that others read: renamed first, so that it never appears incomplete."""
+    shutil.rmtree(path.rename(path.with_name(f".{path.name}.{os.getpid()}.removed.tmp")))
+
+
+def remove_leftovers(folder: Path, name: str = "") -> None:
+    """Remove the temporary files and folders of killed processes.
+
+    The caller must hold the lock of the writers, so that no other process is using them.
+
+    Args:
+        folder: The folder of the final paths.
+        name: The name of the final path; all of them if empty.
+    """
+    for left in folder.glob(f".{glob.escape(name)}{TEMPORARY}" if name else TEMPORARY):
+        with suppress(OSError):
+            remove(left)
 
 
 def is_stream(path: Path) -> bool:
@@ -89,18 +220,25 @@ def check_writable(path: Path) -> None:
     if is_stream(path):
         return
     path = Path(os.path.realpath(path))
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UserError(f"{path}: a folder; choose a file name")
+    temporary = _temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
+        temporary.touch()
+        temporary.unlink()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; choose another file") from error
 
 
 def check_folder(path: Path) -> None:
     """Raise a UserError if a folder cannot be created or written to. Creates nothing."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # such as a name that is too long
+        raise UserError(f"{path}: {error.strerror}; choose another path") from error
     existing = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
     if not existing.is_dir():
         raise UserError(f"{path}: {existing} is not a folder; choose another path")
@@ -118,6 +256,52 @@ def check_disk_space(folder: Path, size: int) -> None:
 
 
 # --- Locks ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def exclusive(path: Path, place: str, problem: str) -> Iterator[None]:
+    """Hold an exclusive lock on a file, which is removed at the end.
+
+    The system releases the lock when the process ends for any reason.
+
+    Args:
+        path: The lock file. Its folder is created.
+        place: The file, folder or flag that errors name.
+        problem: The error if another process holds the lock, and the fix.
+
+    Raises:
+        UserError: Another process holds the lock, or the folder is not writable.
+    """
+    with _lock(path, place, problem):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _lock(path: Path, place: str, problem: str) -> IO[str]:
+    """Return the locked file."""
+    try:
+        make_folder(path.parent)
+        while True:
+            lock = path.open("a")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _names(path, lock):
+                return lock
+            lock.close()  # its last holder has just removed it
+    except BlockingIOError as error:
+        lock.close()
+        raise UserError(f"{place}: {problem}") from error
+    except OSError as error:
+        raise UserError(f"{place}: {error.strerror}; choose a writable folder") from error
+
+
+def _names(path: Path, file: IO[str]) -> bool:
+    """Return whether a path is still the name of an open file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -185,7 +369,7 @@ class ResumableFile:
         if self.path.is_dir():
             raise UsageError(f"{self.path}: a folder; choose a file name")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             # Lock the job file, because the partial file is renamed at the end.
             lock = self.job_path.open("a")
         except OSError as error:
@@ -203,7 +387,9 @@ class ResumableFile:
         """Discard earlier lines and record the job; returns 0, the number of finished lines."""
         try:
             self.partial.unlink(missing_ok=True)
-            self.job_path.write_text(json.dumps(job))
+            sync(self.path.parent)  # first: lines of another job must never get this one
+            self.job_path.write_text(json.dumps(job))  # not renamed, because it is locked
+            sync(self.job_path)
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
         return 0
@@ -237,7 +423,9 @@ class ResumableFile:
             # Line-buffered: finished lines survive however the process ends.
             with self.partial.open("a", encoding="utf-8", newline="\n", buffering=1) as file:
                 file.writelines(f"{line}\n" for line in lines)
+            sync(self.partial)
             self.partial.rename(self.path)
+            sync(self.path.parent)
             self.job_path.unlink(missing_ok=True)
         except OSError as error:
             problem = f"{self.path}: {error.strerror or error}"
@@ -254,7 +442,7 @@ class ResumableFile:
 def _read_job(path: Path) -> dict[str, Any]:
     """Return the recorded job; empty if the process was killed before it was recorded."""
     try:
-        job: dict[str, Any] = json.loads(path.read_text())
+        job = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return job
+    return job if isinstance(job, dict) else {}

@@ -1,7 +1,6 @@
 """Callbacks between the steps: progress, checkpoints, and the end of a training run."""
 
 import resource
-import shutil
 import signal
 import sys
 import time
@@ -17,6 +16,7 @@ from tfnmt.data.batching.plan import Plan
 from tfnmt.errors import UserError
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
+from tfnmt.runtime.files import remove_folder
 from tfnmt.training.checkpoints import Progress, save_checkpoint
 from tfnmt.training.loss import perplexity
 from tfnmt.training.trainer import Stop
@@ -191,7 +191,7 @@ class Checkpointer(keras.callbacks.Callback):
         path = save_checkpoint(folder, self.model, self.progress)
         for other in folder.all():
             if other != path and not self._is_regular(int(other.name)):
-                shutil.rmtree(other)
+                remove_folder(other)
 
     def _is_regular(self, step: int) -> bool:
         return step % self.config.checkpoint_steps == 0
@@ -207,7 +207,7 @@ class Limits(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Stop at the first limit. Must run after validation."""
-        if self.progress.reached_limit(self.config):
+        if self.progress.reached_limits(self.config):
             self.model.request_stop(Stop.ENDED)
 
 

@@ -158,17 +158,28 @@ def _initialize_from(transformer: Transformer, config: Config, run: Run) -> None
 
 def last_step(config: TrainingConfig, plan: Plan) -> int:
     """Return the step at which training ends, unless another limit is reached first."""
-    limits = [ENDLESS]
+    return min([ENDLESS, *_last_steps(config, plan).values()])
+
+
+def _last_steps(config: TrainingConfig, plan: Plan) -> dict[str, int]:
+    """Return the last step according to max_steps and max_epochs, as far as they are set."""
+    last = {}
     if config.max_steps is not None:
-        limits.append(config.max_steps)
+        last["max_steps"] = config.max_steps
     if config.max_epochs is not None:
-        limits.append(config.max_epochs * plan.batches_per_epoch)
-    return min(limits)
+        last["max_epochs"] = config.max_epochs * plan.batches_per_epoch
+    return last
+
+
+def reached_ends(config: TrainingConfig, plan: Plan, progress: Progress) -> list[str]:
+    """Return the keys of the limits that a training run has reached; none while it continues."""
+    steps = [key for key, step in _last_steps(config, plan).items() if progress.step >= step]
+    return steps + progress.reached_limits(config)
 
 
 def has_ended(config: TrainingConfig, plan: Plan, progress: Progress) -> bool:
     """Return whether any limit of the training run is reached."""
-    return progress.step >= last_step(config, plan) or progress.reached_limit(config)
+    return bool(reached_ends(config, plan, progress))
 
 
 def _callbacks(
@@ -226,8 +237,17 @@ def _log_start(
         f"{plan.batches_per_epoch:,} batches per epoch, "
         f"{strategy.num_replicas_in_sync} {device_kind()} device(s)"
     )
-    if progress.step:
-        log(f"{training.run.path}: resuming after step {progress.step:,}")
+    if not progress.step:
+        return
+    config, path = training.config.training, training.run.path
+    if ends := reached_ends(config, plan, progress):
+        settings = " and ".join(f"training.{key}={getattr(config, key)}" for key in ends)
+        log(
+            f"{path}: {settings} has already been reached at step {progress.step:,}; there is no "
+            "further step, and the averaged checkpoint is written again"
+        )
+    else:
+        log(f"{path}: resuming after step {progress.step:,}")
 
 
 def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:

@@ -197,5 +197,5 @@ def test_export_names_a_folder_that_it_cannot_write(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file/export/1"):
+    with pytest.raises(UserError, match="file/export: "):
         call(export, f"--model={tiny_run}", f"--output={tmp_path / 'file' / 'export'}")

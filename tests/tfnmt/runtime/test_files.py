@@ -1,14 +1,23 @@
+import fcntl
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.syscalls import Disk, record
 from tfnmt.errors import UserError
 from tfnmt.runtime.files import (
+    atomic_folder,
     atomic_path,
     check_disk_space,
+    check_folder,
     check_writable,
+    exclusive,
     is_stream,
+    parse_json,
+    remove_leftovers,
     write_atomically,
 )
 
@@ -135,3 +144,124 @@ def test_streams_are_recognized_and_written_directly(tmp_path: Path) -> None:
             check_writable(pipe)
             write_atomically(pipe, b"content")
         assert content.read() == b"content"
+
+
+# --- Durability -----------------------------------------------------------------------------------
+
+WRITING = """
+import sys
+from pathlib import Path
+from tfnmt.runtime.files import ResumableFile, append_line, atomic_folder, atomic_path
+
+path = Path(sys.argv[2])
+
+def fill(folder):
+    (folder / "one").write_bytes(b"1")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "two").write_bytes(b"2")
+
+if sys.argv[1] == "file":
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"new")
+if sys.argv[1] == "folder":
+    with atomic_path(path) as temporary:
+        temporary.mkdir()
+        fill(temporary)
+if sys.argv[1] == "replaced folder":
+    for _ in range(2):
+        with atomic_folder(path) as temporary:
+            fill(temporary)
+if sys.argv[1] == "resumable":
+    file = ResumableFile(path)
+    with file.locked():
+        file.start({})
+        file.write(["one", "two"])
+if sys.argv[1] == "line":
+    append_line(path, b"{}\\n")
+"""
+"""Writes a path in the way of the first argument."""
+
+
+@pytest.mark.parametrize("way", ["file", "folder", "replaced folder", "resumable", "line"])
+def test_content_is_synced_before_the_rename_and_the_folder_afterwards(
+    tmp_path: Path, way: str
+) -> None:
+    folder = tmp_path if way == "line" else tmp_path / "new" / "folder"
+    command = [sys.executable, "-c", WRITING, way, folder / "path"]
+    calls = record(command, tmp_path)
+    disk = Disk()
+    for call in calls:
+        disk.apply(call)
+    assert (folder / "path").exists()
+    assert str(folder / "path") in disk.nodes
+    removed_last = way in ("replaced folder", "resumable")  # need not be on the disk
+    assert disk.unsynced() == ([str(folder)] if removed_last else [])
+
+
+def test_atomic_folder_replaces_a_folder_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for content in ("old", "new"):
+        with atomic_folder(path) as temporary:
+            (temporary / content).write_text(content)
+            assert names(tmp_path) == [temporary.name, *(["folder"] if content == "new" else [])]
+    assert names(path) == ["new"]
+    assert names(tmp_path) == ["folder"]
+
+
+def test_atomic_folder_without_an_exchange_replaces_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems, such as NFS, cannot exchange two names."""
+    monkeypatch.setattr("tfnmt.runtime.files._RENAME_EXCHANGE", -1)
+    test_atomic_folder_replaces_a_folder_at_the_end(tmp_path)
+
+
+def test_exclusive_refuses_a_second_holder_and_removes_its_file(tmp_path: Path) -> None:
+    lock = tmp_path / "new" / ".lock"
+    with exclusive(lock, "place", "busy"), pytest.raises(UserError, match=r"^place: busy$"):
+        exclusive(lock, "place", "busy").__enter__()
+    with exclusive(lock, "place", "busy"):
+        pass
+    assert names(lock.parent) == []
+
+
+def test_lock_file_removed_by_its_holder_locks_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process opens the file, its holder removes it, and then the process gets the lock."""
+    lock = tmp_path / ".lock"
+    flock = fcntl.flock
+
+    def remove_first(file: Any, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        lock.unlink()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    with exclusive(lock, "place", "busy"):
+        assert lock.exists()
+        with pytest.raises(UserError, match="busy"):
+            exclusive(lock, "place", "busy").__enter__()
+
+
+def test_name_that_is_too_long_is_a_user_error(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300)
+    for check in (check_writable, check_folder, lambda path: write_atomically(path, b"")):
+        with pytest.raises(UserError, match="File name too long"):
+            check(path)
+    with pytest.raises(UserError, match="File name too long"):
+        exclusive(path / ".lock", "place", "busy").__enter__()
+
+
+def test_remove_leftovers_removes_only_temporary_paths_of_a_name(tmp_path: Path) -> None:
+    for name in (".a[1].7.tmp", ".a1.7.tmp", ".a[1].7.partial", "a[1]"):
+        (tmp_path / name).mkdir()
+    remove_leftovers(tmp_path, "a[1]")
+    assert names(tmp_path) == [".a1.7.tmp", ".a[1].7.partial", "a[1]"]
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == [".a[1].7.partial", "a[1]"]
+
+
+def test_parse_json_raises_a_value_error_for_deep_nesting() -> None:
+    with pytest.raises(ValueError, match="nested too deep"):
+        parse_json(b"[" * 100_000)

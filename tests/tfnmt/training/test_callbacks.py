@@ -90,7 +90,7 @@ def test_forecast_reports_the_end_if_it_is_known(
 def test_progress_reaches_limits_of_tokens_minutes_and_patience(
     limit: dict[str, float], progress: Progress, reached: bool
 ) -> None:
-    assert progress.reached_limit(TrainingConfig(**limit)) == reached
+    assert bool(progress.reached_limits(TrainingConfig(**limit))) == reached
 
 
 def test_clock_separates_the_time_in_steps_from_the_time_between_them(
