@@ -23,7 +23,8 @@ SUFFIXES = (".tsv", ".csv", ".jsonl", ".tmx")
 FRAGMENTS = {
     ".tsv": "\t en de English German source target",
     ".csv": '," en de source target en,de\n',
-    ".jsonl": '{ } [ ] " : , \\ "en" "de" "source" "target" "translation" null 1e999 \\ud800 {"en":',
+    ".jsonl": '{ } [ ] " : , \\ "en" "de" "source" "target" "translation" null 1e999 '
+    '\\ud800 {"en":',
     ".tmx": "< > </ /> & ; &#13; &#x1F600; <tu> </tu> <tuv <tuv> </tuv> <seg> </seg> <ph> </ph> "
     '<ph/> <hi> </hi> <body> </body> <tmx> </tmx> xml:lang="en"> xml:lang="de"> lang="de"> '
     '<!DOCTYPE [ ]> <!ENTITY <![CDATA[ ]]> <!-- --> <?xml version="1.0" encoding="utf-16"?> '
@@ -194,7 +195,7 @@ def single_spaces(text: str) -> str:
 PARTS = ("my", "train", ".", "..", "/", "//", ".en", ".de", ".fr-FR", ".txt", ".gz", ".tsv", ".TMX")
 PARTS += (".csv.gz", "en", "de", "-", "_", "a.b", " ", "\udcff")
 NAMES = st.one_of(
-    st.text(st.characters(exclude_characters="\0"), max_size=300),
+    st.text(st.characters(exclude_characters="\0\n"), max_size=300),
     st.lists(st.sampled_from(PARTS), max_size=6).map("".join),
 ).map(lambda name: f".{name}" if name.startswith("/") else name)  # not outside the folder
 LANGUAGES = st.sampled_from(["en", "de", "pt_BR", "pt_PT", "digits", "src", "zh_Hans"])

@@ -384,7 +384,7 @@ def test_empty_file_name_is_refused(data_folder: Path, files: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--train=my.en"], "my.en: .*no second aligned file;"),
+        (["--train=my.en"], "my.en: .*the second aligned file is missing;"),
         (["--train=my.txt,my2.txt"], "--source and --target: missing;.* my.txt,my2.txt "),
         (["--dataset=toy", "--train="], "data.train: "),
         (["--train=/dev/null,my.de"], "/dev/null: "),

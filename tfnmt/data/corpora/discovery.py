@@ -77,7 +77,7 @@ def _groups(names: Sequence[str | Path]) -> Iterator[list[Path]]:
         if _is_line_file(group[0]):
             second = next(rest, None)
             if second is None or not _is_line_file(_usable(second)):
-                missing = "no second aligned file"
+                missing = "the second aligned file is missing"
                 if not os.path.lexists(name):
                     missing = f"no such file or folder, and {missing}"
                 raise UsageError(
