@@ -1,5 +1,6 @@
 """The train command: starting, resuming and refusing runs. tests/tfnmt/training tests training."""
 
+import copy
 import json
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from tests.conftest import TINY, settings
 from tfnmt import train
+from tfnmt.cli import resolve_config
 from tfnmt.errors import UsageError, UserError
 from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
@@ -146,6 +148,15 @@ def test_run_dir_is_checked_before_the_data_is_read(
     with pytest.raises(UserError, match=r"file/run: .*/file"):
         call(train, "--dataset=toy", f"--run_dir={tmp_path / 'file' / 'run'}")
     assert "tokenizer" not in capsys.readouterr().err
+
+
+def test_default_run_dir_has_the_name_of_a_link_to_the_data(tmp_path: Path) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"my.{language}").symlink_to(tmp_path / f"blob-{language}")
+    values = copy.deepcopy(train.FLAGS)
+    values(["train", f"--train={tmp_path / 'my.en'},{tmp_path / 'my.de'}"])
+    run_dir = train.default_run_dir(values, resolve_config(values))
+    assert run_dir.name == "my-en-de"
 
 
 def test_run_dir_must_be_utf_8(call: Callable[..., None]) -> None:

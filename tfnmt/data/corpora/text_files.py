@@ -89,7 +89,8 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> I
 def _check_first_line(line: bytes, name: str) -> None:
     """Raise a UserError for UTF-16, and for a file whose lines end with carriage returns only."""
     # English UTF-16 text is valid UTF-8, in which every second byte is NUL.
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * line.count(0) > len(line):
+    nuls = line.count(0)
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 1 < nuls > len(line) // 3:
         raise UserError(
             f"{name}: UTF-16; convert the text to UTF-8, for example with iconv -f UTF-16 -t UTF-8"
         )

@@ -89,8 +89,9 @@ def test_utf_16_is_an_error_that_names_the_encoding(
 
 
 def test_nul_characters_in_text_are_kept(tmp_path: Path) -> None:
-    lines = ["A \x00 within a sentence.", "\x00\x00"]
+    lines = ["\x00", "A \x00 within a sentence.", "\x00\x00"]
     assert lines_of(tmp_path, "\n".join(lines).encode()) == lines
+    assert lines_of(tmp_path, "\n".join(lines[1:]).encode()) == lines[1:]
 
 
 def test_lines_that_end_with_carriage_returns_are_an_error(tmp_path: Path) -> None:
