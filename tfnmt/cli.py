@@ -23,7 +23,6 @@ from absl import flags
 from absl.flags import FlagValues
 
 from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
-from tfnmt.data.corpora.formats import languages_of
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.progress import log
 from tfnmt.runs.run import Run, base_folder
@@ -75,7 +74,8 @@ def define_experiment(values: FlagValues) -> None:
     ):
         flags.DEFINE_string(name, None, text, flag_values=values)
     train = (
-        "parallel text: my.en,my.de, or a .tsv, .csv, .jsonl or .tmx file (also .gz), or a folder"
+        "parallel text: my.en,my.de, or a .tsv, .csv, .jsonl or .tmx file (also .gz), or a folder; "
+        "quote a name with a comma: '\"a,b.tsv\"'"
     )
     flags.DEFINE_list("train", None, train, flag_values=values)
     flags.DEFINE_list("val", None, "the validation set", flag_values=values)
@@ -281,17 +281,21 @@ def resolve_config(values: Any) -> Config:
 
 def _data_tree(values: Any) -> Tree:
     """Return the keys of the `data` section that the flags set."""
+    from tfnmt.data.corpora.discovery import find_languages
+
     tree: Tree = {name: values[name].value for name in ("source", "target") if values[name].value}
-    tree |= {name: _absolute(values[name].value) for name in ("train", "val") if values[name].value}
+    for name in ("train", "val"):
+        if values[name].value is not None:
+            tree[name] = [_absolute(file) for file in values[name].value]
     if values.train is None:
         return tree
-    languages = languages_of([Path(name) for name in values.train])
+    languages = find_languages(values.train, values.source, values.target)
     if languages is not None:
-        tree = {"source": languages[0], "target": languages[1]} | tree
-    elif not (values.dataset or values.config or (values.source and values.target)):
+        tree |= {"source": languages[0], "target": languages[1]}
+    elif not (values.dataset or values.config):
         raise UsageError(
-            f"--source and --target: missing; give both, because {values.train[0]} does not name "
-            "its languages"
+            f"--source and --target: missing; give both, because {','.join(values.train)} does not "
+            "name two languages"
         )
     return tree | {"corpus": None}
 
@@ -330,7 +334,8 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
     if isinstance(corpus, HeldOut):
         log("no --val: random pairs of the training data are held out for validation")
     splits = ["train", split_name(config.data, corpus, "val")]
-    if not all(path.is_file() for path in corpus.files("train")) and has_test(config.data, corpus):
+    missing = not all(map(os.path.isfile, corpus.files("train")))
+    if missing and has_test(config.data, corpus):
         # Download the test set too, because cleaning removes its pairs from the training data.
         splits.append(split_name(config.data, corpus, "test"))
     origin = Origin(values.mirror, values.checksums)
@@ -364,6 +369,15 @@ def reused_tokenizer(config: Config, resumed: Run | None = None) -> bytes | None
     return run.tokenizer_model()
 
 
-def _absolute(files: list[str]) -> list[str]:
-    """Return absolute paths, so that the run can be resumed from any folder."""
-    return [os.path.abspath(file) for file in files]
+def _absolute(name: str) -> str:
+    """Return an absolute path, so that the run can be resumed from any folder.
+
+    A symbolic link keeps its own name, because suffixes have a meaning. The folder is resolved, so
+    that all paths to it are equal.
+    """
+    if not name:
+        return name  # `find_texts` reports it
+    folder, base = os.path.split(name.rstrip("/"))
+    if base in ("", ".", ".."):
+        return os.path.realpath(name)
+    return os.path.join(os.path.realpath(folder), base)

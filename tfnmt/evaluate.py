@@ -24,7 +24,7 @@ from tfnmt.cli import decoding_changes, define_data_dir, define_decoding, run_co
 from tfnmt.data.corpora.assembly import Origin
 from tfnmt.data.corpora.catalog import data_folder, download_missing, open_corpus, split_name
 from tfnmt.data.corpora.corpus import Files
-from tfnmt.data.corpora.formats import find_texts
+from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UsageError
 from tfnmt.evaluation.comparison import compare
@@ -136,7 +136,7 @@ def _read(values: Any, model: Model) -> TestSet:
         download_missing(data, corpus, (split,), data_dir, Origin())
         files = corpus.files(split)
         return TestSet(split, list(corpus.pairs(split)), files[-1] if files else None)
-    texts = find_texts([Path(name) for name in values.test], data.source, data.target)
+    texts = find_texts(values.test, data.source, data.target)
     corpus = Files({"test": texts})
     files = corpus.files("test")
     return TestSet(",".join(map(str, files)), list(corpus.pairs("test")), files[-1])

@@ -22,6 +22,7 @@ from tfnmt.cli import (
     reused_tokenizer,
     run_command,
 )
+from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.errors import UsageError, UserError
 from tfnmt.prepare import FLAGS
 from tfnmt.runs.run import Run
@@ -358,15 +359,106 @@ def test_custom_data_replaces_the_corpus_of_the_preset(data_folder: Path) -> Non
 
 def test_train_accepts_several_files_and_makes_paths_absolute(data_folder: Path) -> None:
     names = ("my.en", "my.de", "more.tmx", "folder")
+    (data_folder / "folder").mkdir()
     languages = ("--source=en", "--target=de")
     config = resolve_config(parsed(f"--train={','.join(names)}", "--val=dev.tsv", *languages))
     assert config.data.train == tuple(str(data_folder / name) for name in names)
     assert config.data.val == (str(data_folder / "dev.tsv"),)
 
 
+def test_symbolic_links_keep_their_names(data_folder: Path) -> None:
+    """Data set caches contain links to files whose names are checksums."""
+    (data_folder / "links").mkdir()
+    for language, blob in (("en", "0a1b"), ("de", "9c8d")):
+        (data_folder / f"my.{language}").rename(data_folder / blob)
+        (data_folder / "links" / f"my.{language}").symlink_to(data_folder / blob)
+    languages = ("--source=en", "--target=de")
+    config = resolve_config(parsed("--train=links/my.de,links/my.en", *languages))
+    links = data_folder / "links"
+    assert config.data.train == (str(links / "my.de"), str(links / "my.en"))
+    corpus = open_corpus(config.data, 1, data_folder)
+    pairs = {*corpus.pairs("train"), *corpus.pairs("val")}
+    assert pairs == {(f"en {number}", f"de {number}") for number in range(200)}
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("my.en", "my.en"),
+        ("inner/../my.en", "my.en"),
+        ("link/my.en", "inner/my.en"),
+        ("link", "link"),
+        ("link/", "link"),
+        ("link/..", "."),
+        (".", "."),
+        ("link/.", "inner"),
+        ("loop/my.en", "loop/my.en"),
+    ],
+)
+def test_paths_to_one_file_are_equal(data_folder: Path, name: str, path: str) -> None:
+    (data_folder / "inner").mkdir()
+    (data_folder / "link").symlink_to("inner")
+    (data_folder / "loop").symlink_to("loop")
+    config = resolve_config(parsed("--train=my.en,my.de", f"--val={name}"))
+    assert config.data.val == (str(data_folder / path),)
+
+
+def test_names_with_commas_are_quoted(data_folder: Path) -> None:
+    for language in ("en", "de"):
+        (data_folder / f"my.{language}").rename(data_folder / f"one, two.{language}")
+    config = resolve_config(parsed('--train="one, two.en","one, two.de"'))
+    assert (config.data.source, config.data.target) == ("en", "de")
+    corpus = open_corpus(config.data, 1, data_folder)
+    pairs = {*corpus.pairs("train"), *corpus.pairs("val")}
+    assert pairs == {(f"en {number}", f"de {number}") for number in range(200)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "languages"),
+    [
+        (["--train=my.en,my.de", "--source=de"], ("de", "en")),
+        (["--train=my.en,my.de", "--target=en"], ("de", "en")),
+        (["--train=my.de,my.en", "--source=en", "--target=de"], ("en", "de")),
+        (["--dataset=toy", "--train=my.tsv", "--source=fr"], ("fr", "de")),
+    ],
+)
+def test_given_languages_are_completed(
+    data_folder: Path, arguments: list[str], languages: tuple[str, str]
+) -> None:
+    data = resolve_config(parsed(*arguments)).data
+    assert (data.source, data.target) == languages
+
+
+@pytest.mark.parametrize("key", ["train", "val"])
+def test_files_in_other_languages_are_refused(data_folder: Path, key: str) -> None:
+    files = {"train": "my.en,my.de", "val": "my.en,my.de"} | {key: "my.en,my.fr"}
+    flags = [f"--{name}={value}" for name, value in files.items()]
+    with pytest.raises(UsageError, match=rf"{data_folder}/my\.en, {data_folder}/my\.fr: "):
+        read_with(*flags, "--source=en", "--target=de")
+    assert not (data_folder / "cache").exists()
+
+
+def test_source_language_that_no_file_has_is_refused(data_folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"my\.en, .*my\.de: .* fr and de"):
+        read_with("--source=fr")
+
+
+@pytest.mark.parametrize("files", ["my.en,,my.de", "my.en,my.de,", ","])
+def test_empty_file_name_is_refused(data_folder: Path, files: str) -> None:
+    languages = ("--source=en", "--target=de")
+    with pytest.raises(UsageError, match="an empty file name"):
+        read_with(f"--train={files}", *languages)
+    with pytest.raises(UsageError, match="an empty file name"):
+        read_with(f"--val={files}", *languages)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--train=my.en"], "my.en: .*the second aligned file is missing;"),
+        (["--train=my.txt,my2.txt"], "--source and --target: missing;.* my.txt,my2.txt "),
+        (["--dataset=toy", "--train="], "data.train: "),
+        (["--train=/dev/null,my.de"], "/dev/null: "),
         ([], "--dataset: missing;"),
         (["--dataset=toy", "--config=my.yaml"], "--dataset and --config: "),
         (["--train=my.tsv"], "--source and --target: missing;"),

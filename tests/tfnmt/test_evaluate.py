@@ -121,6 +121,15 @@ def test_evaluate_reads_test_files_in_any_order(
     assert one["chrf"] == other["chrf"]
 
 
+def test_evaluate_refuses_files_in_other_languages(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path
+) -> None:
+    source, target = files.split(",")
+    french = Path(target).rename(tmp_path / "t.fr")
+    with pytest.raises(UsageError, match=rf"^{source}, {french}: "):
+        call(evaluate, f"--model={tiny_run}", f"--test={source},{french}")
+
+
 def test_evaluate_names_the_splits_if_a_split_does_not_exist(call: Call, tiny_run: Path) -> None:
     with pytest.raises(UsageError, match=r"--split=dev: .*train, val, test"):
         call(evaluate, f"--model={tiny_run}", "--split=dev")

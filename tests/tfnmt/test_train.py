@@ -1,5 +1,6 @@
 """The train command: starting, resuming and refusing runs. tests/tfnmt/training tests training."""
 
+import copy
 import json
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from tests.conftest import TINY, settings
 from tfnmt import train
+from tfnmt.cli import resolve_config
 from tfnmt.errors import UsageError, UserError
 from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
@@ -212,6 +214,15 @@ def test_run_dir_that_is_too_long_is_a_user_error(
 ) -> None:
     with pytest.raises(UserError, match="File name too long"):
         call(train, "--dataset=toy", f"--run_dir={tmp_path / ('x' * 300)}")
+
+
+def test_default_run_dir_has_the_name_of_a_link_to_the_data(tmp_path: Path) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"my.{language}").symlink_to(tmp_path / f"blob-{language}")
+    values = copy.deepcopy(train.FLAGS)
+    values(["train", f"--train={tmp_path / 'my.en'},{tmp_path / 'my.de'}"])
+    run_dir = train.default_run_dir(values, resolve_config(values))
+    assert run_dir.name == "my-en-de"
 
 
 def test_run_dir_must_be_utf_8(call: Callable[..., None]) -> None:

@@ -32,7 +32,8 @@ def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
         what = "the gzip data ends early" if early else "not gzip data, or damaged"
         raise UserError(f"{path}: {what}; download or compress it again") from error
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; give the path of a UTF-8 text file") from error
+        reason = error.strerror or error
+        raise UserError(f"{path}: {reason}; give the path of a UTF-8 text file") from error
 
 
 def check_readable(path: Path) -> None:
@@ -74,6 +75,7 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> I
     """
     for number, line in enumerate(lines, start=1):
         if number == 1:
+            _check_first_line(line, name)
             line = line.removeprefix(codecs.BOM_UTF8)
         try:
             yield line.decode("utf-8", errors).rstrip("\r\n")
@@ -82,6 +84,21 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> I
                 f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line); convert the "
                 "text, for example with iconv"
             ) from error
+
+
+def _check_first_line(line: bytes, name: str) -> None:
+    """Raise a UserError for UTF-16, and for a file whose lines end with carriage returns only."""
+    # English UTF-16 text is valid UTF-8, in which every second byte is NUL.
+    nuls = line.count(0)
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 1 < nuls > len(line) // 3:
+        raise UserError(
+            f"{name}: UTF-16; convert the text to UTF-8, for example with iconv -f UTF-16 -t UTF-8"
+        )
+    if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+        raise UserError(
+            f"{name}: ends lines with carriage returns; convert them, for example with "
+            r"tr '\r' '\n'"
+        )
 
 
 def read_pairs(source: Path, target: Path, errors: str = "strict") -> Iterator[Pair]:
