@@ -13,6 +13,8 @@ from tfnmt.runtime.files import atomic_path, remove
 
 WEIGHTS = "model.weights.h5"
 CHECKSUMS = "checksums.json"
+AVERAGED = "averaged.json"
+"""The steps whose weights were averaged, in an averaged checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,15 @@ def is_complete(path: Path) -> bool:
         return all(_sha256(path / name) == checksum for name, checksum in checksums.items())
     except (OSError, ValueError):
         return False
+
+
+def averaged_steps(path: Path) -> list[int] | None:
+    """Return the steps that a checkpoint averages; None if it averages none, or if unknown."""
+    try:
+        steps: list[int] = json.loads((path / AVERAGED).read_text())
+    except (OSError, ValueError):
+        return None
+    return steps
 
 
 def check_weights(weights: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from tfnmt.config import TrainingConfig
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import log
-from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder, is_complete
+from tfnmt.runs.checkpoints import AVERAGED, WEIGHTS, CheckpointFolder, is_complete
 from tfnmt.runs.run import Run
 from tfnmt.runtime.files import check_disk_space
 from tfnmt.training.trainer import Trainer
@@ -95,13 +96,19 @@ def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
     return Progress()
 
 
-def save_weights(checkpoints: CheckpointFolder, transformer: Transformer, step: int) -> Path:
+def save_weights(
+    checkpoints: CheckpointFolder,
+    transformer: Transformer,
+    step: int,
+    averaged: Sequence[Path] = (),
+) -> Path:
     """Write a checkpoint with the weights only, for translating.
 
     Args:
         checkpoints: The folder of checkpoints.
         transformer: The Transformer whose weights are saved.
         step: The step of the weights, which names the checkpoint.
+        averaged: The checkpoints whose average the weights are. Their steps are recorded.
 
     Returns:
         The folder of the new checkpoint.
@@ -110,6 +117,9 @@ def save_weights(checkpoints: CheckpointFolder, transformer: Transformer, step: 
     def fill(folder: Path) -> None:
         check_disk_space(folder, _file_size(transformer.variables))
         transformer.save_weights(folder / WEIGHTS)
+        if averaged:
+            steps = [int(path.name) for path in averaged]
+            (folder / AVERAGED).write_text(json.dumps(steps) + "\n")
 
     return checkpoints.write(step, fill)
 
