@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -98,6 +98,51 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; choose another file") from error
+
+
+def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, Iterable[Path]]) -> None:
+    """Check the output files of a command before its work.
+
+    Links are followed. Several flags may name the same stream.
+
+    Args:
+        outputs: The file of each output flag; None if the flag is not given.
+        inputs: The files that the command reads, by the flag that selects them.
+
+    Raises:
+        UsageError: An output is an input or another output, or has the name of a compressed file.
+        UserError: A file cannot be written.
+    """
+    given = {
+        flag: name
+        for flag, name in outputs.items()
+        if name is not None and not is_stream(Path(name))
+    }
+    problems = []
+    flags_by_path: dict[str, str] = {}
+    for flag, name in given.items():
+        clash = flags_by_path.setdefault(os.path.realpath(name), flag)
+        if clash != flag:
+            problems.append(f"{flag}={name}: is the file of {clash}; choose another file")
+        problems += [
+            f"{flag}={name}: is read by {source}; choose another file"
+            for source, files in inputs.items()
+            if any(_is_same_file(Path(name), file) for file in files)
+        ]
+        if Path(name).suffix.lower() == ".gz":
+            problems.append(
+                f"{flag}={name}: the output is not compressed; omit the .gz, or pipe the output "
+                "through gzip"
+            )
+    if problems:
+        raise UsageError(*problems)
+    for name in given.values():
+        check_writable(Path(name))
+
+
+def _is_same_file(path: Path, other: Path) -> bool:
+    # In a folder without permission, os.path returns False where Path's methods raise an error.
+    return os.path.isfile(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
 def check_folder(path: Path) -> None:
