@@ -222,7 +222,8 @@ class ResumableFile:
     """An output file that appears when it is complete, and whose writer can be killed and resumed.
 
     Until then, `.<name>.partial` in the same folder contains the finished lines. `.<name>.job`
-    contains the job: the input and the settings that the lines were made with.
+    contains the job: the input and the settings that the lines were made with. It stays, so that
+    the job of a complete file can be checked.
 
     Call `locked`, then `start` or `resume`, then `write`.
     """
@@ -235,7 +236,7 @@ class ResumableFile:
     @property
     def finished(self) -> bool:
         """Whether the file is complete, and was not started again afterwards."""
-        return self.path.is_file() and not (self.partial.exists() or self.job_path.exists())
+        return self.path.is_file() and not self.partial.exists()
 
     def locked(self) -> IO[str]:
         """Exclude other writers until the returned file is closed, or the process ends.
@@ -263,7 +264,7 @@ class ResumableFile:
     def start(self, job: dict[str, Any]) -> int:
         """Discard earlier lines and record the job; returns 0, the number of finished lines."""
         try:
-            self.partial.unlink(missing_ok=True)
+            self.partial.write_bytes(b"")  # first: from now on the file is not finished
             self.job_path.write_text(json.dumps(job))
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
@@ -275,15 +276,9 @@ class ResumableFile:
         Raises:
             UsageError: The existing lines belong to a different job.
         """
-        if not self.partial.is_file():
+        if not (self.partial.is_file() and self.partial.stat().st_size):
             return self.start(job)
-        recorded = _read_job(self.job_path)
-        differing = [key for key, value in job.items() if recorded.get(key) != value]
-        if differing:
-            raise UsageError(
-                f"--resume: {self.partial} was started with a different {', '.join(differing)}; "
-                "use the same input and flags, or start over without --resume"
-            )
+        self.check_job(job)
         lines, size = 0, 0
         with self.partial.open("rb+") as file:
             for line in file:
@@ -292,6 +287,17 @@ class ResumableFile:
             file.truncate(size)
         return lines
 
+    def check_job(self, job: dict[str, Any]) -> None:
+        """Raise a UsageError if the existing lines belong to a different job."""
+        recorded = _read_job(self.job_path)
+        differing = [key for key, value in job.items() if recorded.get(key) != value]
+        if differing:
+            existing = self.partial if self.partial.exists() else self.path
+            raise UsageError(
+                f"--resume: {existing} was made with a different {', '.join(differing)}; use the "
+                "same model, input and flags, or start over without --resume"
+            )
+
     def write(self, lines: Iterable[str]) -> None:
         """Append lines as they arrive, and give the file its final name after the last one."""
         try:
@@ -299,7 +305,6 @@ class ResumableFile:
             with self.partial.open("a", encoding="utf-8", newline="\n", buffering=1) as file:
                 file.writelines(f"{line}\n" for line in lines)
             self.partial.rename(self.path)
-            self.job_path.unlink(missing_ok=True)
         except OSError as error:
             problem = f"{self.path}: {error.strerror or error}"
             raise UserError(f"{problem}; {self._resume_hint}") from error
@@ -315,7 +320,7 @@ class ResumableFile:
 def _read_job(path: Path) -> dict[str, Any]:
     """Return the recorded job; empty if the process was killed before it was recorded."""
     try:
-        job: dict[str, Any] = json.loads(path.read_text())
+        job = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return job
+    return job if isinstance(job, dict) else {}
