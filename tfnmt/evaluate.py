@@ -164,7 +164,7 @@ def _translate(values: Any, model: Model, sources: Sequence[str]) -> list["Trans
 
     translator = best_translations(graphs["serving_default"])
     if values.report:
-        translator = with_log_probs(translator, graphs["align"])
+        translator = with_log_probs(translator, graphs)
     results = translate_lines(translator, read_windows(sources))
     translations = list(progress_bar(results, "translating", "sentences", len(sources)))
     limit = model.config.decoding.max_source_length

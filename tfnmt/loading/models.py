@@ -88,7 +88,7 @@ class RunModel:
         return not (self.run.path / CARD.name).is_file()
 
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
-        """Return the signatures of an export, and additionally `sample` and `single`.
+        """Return the signatures of an export, and two more searches: `sample` and `single`.
 
         Args:
             prefix: Text that every translation begins with.
@@ -98,11 +98,11 @@ class RunModel:
             UserError: The weights are damaged or missing.
         """
         translator = self.load_translator(prefix)
-        from tfnmt.decoding.compiled import SingleSentenceTranslator
+        from tfnmt.decoding.compiled import SingleSentenceSearch
         from tfnmt.decoding.signatures import signatures
 
         sampler = translator.sampler(sampling or SamplingConfig())
-        single = SingleSentenceTranslator(translator).translate
+        single = SingleSentenceSearch(translator).search
         return {**signatures(translator), "sample": sampler, "single": single}
 
     def load_translator(self, prefix: str = "") -> "Translator":
