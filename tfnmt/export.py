@@ -31,7 +31,9 @@ FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
 flags.DEFINE_string("output", None, "the model base path, a folder of versions", flag_values=FLAGS)
 flags.DEFINE_string("bundle", None, "write the run to this .tar.gz", flag_values=FLAGS)
-flags.DEFINE_integer("version", None, "the version (default: the next one)", 1, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "version", None, "the version (default: the next one)", 1, 2**63 - 1, flag_values=FLAGS
+)
 flags.DEFINE_integer("keep", None, "keep only the highest N versions", 1, flag_values=FLAGS)
 flags.DEFINE_enum(
     "format",
