@@ -147,9 +147,17 @@ class Run:
             write_atomically(self._config_path, dump_config(config).encode())
             self.summary_path.unlink(missing_ok=True)
 
+    def was_trained_on(self, prepared: str) -> bool:
+        """Return whether a prepared corpus has the name of the one that the run was started with.
+
+        Raises:
+            UserError: The run does not record it.
+        """
+        return self._prepared()[0] == prepared
+
     def check_data(self, prepared: str) -> None:
         """Raise a UserError if the prepared corpus is not the one that the run was started with."""
-        if self._prepared()[0] != prepared:
+        if not self.was_trained_on(prepared):
             raise UserError(
                 f"{self.path}: the training or validation data has changed since the run was "
                 "started; resume with the original data, or set --run_dir for a new run"

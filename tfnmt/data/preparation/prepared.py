@@ -87,7 +87,7 @@ def prepare(
     Raises:
         UserError: The text cannot be read, no pair is left, or the disk is full.
     """
-    folder = cache_dir / "prepared" / _key(config, corpus, tokenizer)
+    folder = cache_dir / "prepared" / prepared_name(config, corpus, tokenizer)
     if not folder.is_dir():
         lock = folder.with_name(f".{folder.name}.lock")
         try:
@@ -301,8 +301,8 @@ def _ids_path(folder: Path, side: str) -> Path:
     return folder / f"train.{side}.ids"
 
 
-def _key(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
-    """Return a hash of everything that the prepared ids depend on."""
+def prepared_name(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
+    """Return the name of a prepared corpus: a hash of everything that its ids depend on."""
     data = config.data
     held_out = corpus.held_out if config.cleaning.leakage else ()
     depends_on = {
