@@ -94,8 +94,7 @@ def main(values: Any, positional: list[str]) -> None:
     _check(values, positional)
     model = find_model(values.model, decoding_changes(values))
     _check_model(values, model)
-    source = {} if positional else {"--input": [Path(values.input or STDIN)]}
-    check_outputs({"--output": values.output}, {**source, "--model": model.files})
+    check_outputs({"--output": values.output}, _inputs(values, positional, model))
     if _is_finished(values, model):
         return
     if positional or (not values.input and _stdin().isatty()):
@@ -156,6 +155,18 @@ def _check(values: Any, positional: list[str]) -> None:
         raise UsageError(*problems)
     if values.input:
         check_readable(Path(values.input))
+
+
+def _inputs(
+    values: Any, positional: list[str], model: RunModel | ExportModel
+) -> dict[str, list[Path]]:
+    """Return the files that are read, by the flag that selects them."""
+    inputs = {"--model": model.files}
+    if values.input:
+        inputs["--input"] = [Path(values.input)]
+    elif not positional:
+        inputs["stdin"] = [STDIN]
+    return inputs
 
 
 def _check_model(values: Any, model: RunModel | ExportModel) -> None:

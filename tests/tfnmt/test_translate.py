@@ -384,6 +384,17 @@ def test_output_cannot_be_the_input(call: Call, tiny_run: Path, tmp_path: Path) 
     assert text.read_text() == "A dog runs.\n"
 
 
+def test_output_cannot_be_the_file_that_is_stdin(
+    call: Call, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("A dog runs.\n")
+    monkeypatch.setattr(translate, "STDIN", text)
+    with pytest.raises(UsageError, match=rf"--output={text}: is read by stdin"):
+        call(translate, f"--model={tiny_run}", f"--output={text}")
+    assert text.read_text() == "A dog runs.\n"
+
+
 def test_output_cannot_be_a_file_of_the_model(
     call: Call, tiny_run: Path, tiny_export: Path
 ) -> None:

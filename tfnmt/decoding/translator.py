@@ -123,11 +123,13 @@ class Translator:
         scores = tf.where(repeated | (scores == -float("inf")), MISSING_SCORE, scores)  # [B, K]
         scores, order = tf.math.top_k(scores, k=beams)  # stable: the best stay first
         missing = scores == MISSING_SCORE
-        tokens = tf.gather(found.tokens, order, batch_dims=1)  # [B, K, T]
+        tokens = tf.gather(found.tokens, order, batch_dims=1)
+        tokens = tf.where(missing[:, :, None], PAD, tokens)
+        longest = tf.reduce_max(tf.math.count_nonzero(tokens, axis=2))
         return {
             "translations": tf.where(missing, "", tf.gather(texts, order, batch_dims=1)),
             "scores": scores,
-            "tokens": tf.where(missing[:, :, None], PAD, tokens),
+            "tokens": tokens[:, :, : tf.maximum(longest, 1)],
             "truncated": source["truncated"],
         }
 
