@@ -54,7 +54,7 @@ def main(values: Any, positional: list[str]) -> None:
     transformer = Transformer(config.model, vocab_size)
     with report_missing(paths[0]):
         average_weights(paths, transformer)
-    path = save_weights(folder.averaged, transformer, step=int(max(paths).name))
+    path = save_weights(folder.averaged, transformer, int(max(paths).name), paths)
     log(f"{path}: the average of steps {', '.join(str(int(path.name)) for path in paths)}")
 
 

@@ -50,11 +50,15 @@ def define_data_dir(values: FlagValues) -> None:
 
 def define_data(values: FlagValues) -> None:
     """Define the flags that `read_data` uses."""
-    for name, text in (
-        ("cache_dir", "folder for prepared corpora (default: .cache/)"),
-        ("mirror", "URL of a folder from which archives are downloaded, instead of their own URLs"),
-    ):
-        flags.DEFINE_string(name, None, text, flag_values=values)
+    folder = "folder for prepared corpora (default: .cache/)"
+    flags.DEFINE_string("cache_dir", None, folder, flag_values=values)
+    define_downloads(values)
+
+
+def define_downloads(values: FlagValues) -> None:
+    """Define the flags of commands that download a corpus."""
+    mirror = "URL of a folder from which archives are downloaded, instead of their own URLs"
+    flags.DEFINE_string("mirror", None, mirror, flag_values=values)
     flags.DEFINE_bool(
         "checksums",
         True,

@@ -37,6 +37,8 @@ def _number(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
 
 Numeric = WrapValidator(_number)
 Count = Annotated[int, Field(ge=1), Numeric]
+Limit = Annotated[int, Field(ge=1, le=100_000), Numeric]
+"""A limit in tokens. A decoder allocates it, and larger ones would overflow or fill the memory."""
 Fraction = Annotated[float, Field(ge=0, lt=1), Numeric]
 Positive = Annotated[float, Field(gt=0), Numeric]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
@@ -291,21 +293,23 @@ class TrainingConfig(Section):
 class DecodingConfig(Section):
     """Beam search, and the limits of its input and output."""
 
-    beam_size: Count = Field(4, description="hypotheses kept at each step; 1 means greedy search")
+    beam_size: Annotated[int, Field(ge=1, le=1000), Numeric] = Field(
+        4, description="hypotheses kept at each step; 1 means greedy search"
+    )
     length_penalty: Annotated[float, Field(ge=0), Numeric] = Field(
         0.6,
         description="alpha of the length penalty (Wu et al. 2016, equation 14); 0 favors short "
         "output",
     )
-    max_source_length: Annotated[int, Field(ge=2), Numeric] = Field(
+    max_source_length: Annotated[int, Field(ge=2, le=100_000), Numeric] = Field(
         256,
         description="maximum tokens of a source, including EOS; a longer source is truncated and "
         "reported",
     )
-    max_extra_length: Count = Field(
+    max_extra_length: Limit = Field(
         50, description="a translation may have at most this many tokens more than its source"
     )
-    max_length: Count | None = Field(
+    max_length: Limit | None = Field(
         None,
         description="maximum tokens of a translation of any source, including EOS; null uses "
         "max_extra_length",
@@ -313,7 +317,7 @@ class DecodingConfig(Section):
     min_length: Annotated[int, Field(ge=0), Numeric] = Field(
         0, description="minimum tokens of a translation, excluding EOS"
     )
-    no_repeat_ngram: Annotated[int, Field(ge=2), Numeric] | None = Field(
+    no_repeat_ngram: Annotated[int, Field(ge=2, le=100), Numeric] | None = Field(
         None,
         description="no sequence of this many tokens may occur twice in a translation; null turns "
         "it off",
@@ -322,14 +326,19 @@ class DecodingConfig(Section):
     @property
     def max_translation_length(self) -> int:
         """Maximum tokens of any translation, including EOS."""
-        most = self.max_length or self.max_source_length + self.max_extra_length
-        return max(most, self.min_length + 1)
+        return self.max_length or self.max_source_length + self.max_extra_length
 
     def _conflicts(self) -> Iterator[str]:
         if self.max_length is not None and self.max_length <= self.min_length:
             yield (
                 f"max_length {self.max_length} must exceed min_length {self.min_length}, because "
                 "it includes EOS; raise max_length"
+            )
+        elif self.max_translation_length <= self.min_length:
+            yield (
+                f"min_length {self.min_length} must be below {self.max_translation_length}, the "
+                "maximum length of a translation (max_source_length + max_extra_length); lower "
+                "min_length"
             )
 
 

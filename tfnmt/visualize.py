@@ -27,7 +27,7 @@ from tfnmt.errors import UsageError, did_you_mean
 from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import write_atomically
+from tfnmt.runtime.files import check_outputs, write_atomically
 from tfnmt.runtime.startup import configure_for_single_sentences, import_tensorflow
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{plot or 'PLOT'}: {problem}; {hint}choose one of {', '.join(PLOTS)}")
     _check(values, plot, positional[1:])
     output = Path(values.output or f"{plot}.png")
+    check_outputs({"--output": str(output)}, {})
     figure = PLOTS[plot](values, *positional[1:])
 
     from tfnmt.plots.style import to_png, to_svg
@@ -104,6 +105,9 @@ def _check(values: Any, plot: str, texts: list[str]) -> None:
         problems += [f"{text}: unexpected argument; only attention takes a text" for text in texts]
         given = [name for name in ("kind", "layer", "head", "target") if values[name].present]
         problems += [f"--{name}: only for attention; remove it" for name in given]
+    used = DATA_FLAGS.get(plot, ())
+    given = [name for name in DATA_FLAGS["batches"] if values[name].present and name not in used]
+    problems += [f"--{name}: not used for {plot}; remove it" for name in given]
     if values.dataset and plot not in ("positions", "schedule", "batches"):
         problems.append(f"--dataset: not supported for {plot}; give a run with --model")
     if values.dataset and values.model:
@@ -270,6 +274,12 @@ PLOTS: dict[str, Callable[..., "Figure"]] = {
 }
 
 NEEDS_RUN = ("attention", "curves", "batches")
+
+DATA_FLAGS = {
+    "batches": ("cache_dir", "checksums", "data_dir", "mirror"),
+    "curves": ("data_dir",),
+}
+"""The flags of `define_data` that a plot uses."""
 
 
 if __name__ == "__main__":

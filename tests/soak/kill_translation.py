@@ -247,7 +247,8 @@ def _compare(
         for number, line in zip(sample, expected, strict=True)
         if number >= len(content) or content[number] != line
     ]
-    left = sorted(path.name for path in folder.iterdir() if path.name.startswith(".out"))
+    left = sorted(path.name for path in folder.iterdir() if path.name.startswith(".out."))
+    left.remove(".out.job")  # records what the output was made with
     _print(
         "compare",
         lines=len(lines),

@@ -55,7 +55,10 @@ PAIR = {"source_tokens": list, "target_tokens": list, "source_length": int, "tar
 SIGNATURES = {
     "serving_default": (("text",), TRANSLATION),
     "greedy": (("text",), TRANSLATION),
-    "nbest": (("text",), {"translations": list, "scores": list, "truncated": bool}),
+    "nbest": (
+        ("text",),
+        {"translations": list, "scores": list, "tokens": list, "truncated": bool},
+    ),
     "align": (("text", "translation"), {**PAIR, "attention": list, "token_log_probs": list}),
     "attention": (
         ("text", "translation"),

@@ -96,7 +96,8 @@ def test_killed_and_resumed_translation_equals_an_uninterrupted_one(
     lines = done.count(b"\n", 0, third)
     assert f"{killed.path}: resuming after line {lines:,}\n" in errors.decode()
     assert killed.path.read_bytes() == uninterrupted.path.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "killed", "whole"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".killed.job", ".whole.job", "in", "killed", "whole"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -429,11 +429,36 @@ def test_paper_presets_have_the_values_of_the_paper(name: str, values: dict[str,
     assert {key: preset[key] for key in values} == values
 
 
-def test_max_translation_length_includes_min_length_and_eos() -> None:
+def test_max_translation_length_is_the_limit_of_the_longest_source() -> None:
     limits = {"max_source_length": 20, "max_extra_length": 10}
-    for changes, expected in ({}, 30), ({"max_length": 7}, 7), ({"min_length": 40}, 41):
+    for changes, expected in ({}, 30), ({"max_length": 7}, 7), ({"min_length": 29}, 30):
         decoding = build_config({"decoding": limits | changes}).decoding
         assert decoding.max_translation_length == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "limit"),
+    [
+        ("beam_size", 1000),
+        ("max_source_length", 100_000),
+        ("max_extra_length", 100_000),
+        ("max_length", 100_000),
+        ("no_repeat_ngram", 100),
+    ],
+)
+def test_decoding_has_limits_that_fit_into_memory(key: str, limit: int) -> None:
+    build_config({"decoding": {key: limit}})
+    for value in (limit + 1, 10**20):
+        with pytest.raises(UsageError, match=rf"^decoding\.{key}: {value} .* {limit} or less"):
+            build_config({"decoding": {key: value}})
+
+
+def test_min_length_must_leave_room_for_eos() -> None:
+    limits = {"max_source_length": 20, "max_extra_length": 10}
+    for changes in {"min_length": 30}, {"min_length": 100_000}, {"min_length": 7, "max_length": 7}:
+        with pytest.raises(UsageError, match=r"^decoding: .*min_length (30|100000|7)") as caught:
+            build_config({"decoding": limits | changes})
+        assert len(caught.value.problems) == 1
 
 
 def test_layer_norm_epsilon_is_that_of_other_engines() -> None:

@@ -129,8 +129,10 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def _batch_calls(graphs: Mapping[str, Any], text: np.ndarray) -> Iterator[Call]:
     translation = graphs["greedy"](text=tf.constant(text))["translation"].numpy()
-    tokens = graphs["tokenize"](text=tf.constant(text))["tokens"].numpy()
-    inputs = {"text": text, "translation": translation, "tokens": tokens}
+    tokens, target = (
+        graphs["tokenize"](text=tf.constant(side))["tokens"].numpy() for side in (text, translation)
+    )
+    inputs = {"text": text, "translation": translation, "tokens": tokens, "target": target}
     for name in graphs:
         rows = slice(ATTENTION_ROWS if name == "attention" else None)
         yield name, {key: inputs[key][rows] for key in SIGNATURES[name].inputs}

@@ -65,7 +65,8 @@ def _by_url(model: str) -> Download | None:
     stem = url.path.rpartition("/")[2].removesuffix(SUFFIX)
     if not stem.strip("."):
         raise UserError(f"--model={model}: not a bundle; the URL must end in NAME{SUFFIX}")
-    return Download(model, size=0, name=f"{stem}-{_short_hash(model)}{SUFFIX}")
+    name = f"{stem}-{_short_hash(model)}{SUFFIX}"
+    return Download(model, size=0, name=name, can_be_mirrored=False)
 
 
 def _short_hash(text: str) -> str:

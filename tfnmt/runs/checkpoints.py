@@ -20,6 +20,8 @@ from tfnmt.runtime.files import atomic_folder, parse_json, remove_folder
 WEIGHTS = "model.weights.h5"
 CHECKSUMS = "checksums.json"
 TOKENIZER_CHECKSUM = "tokenizer.sha256"
+AVERAGED = "averaged.json"
+"""The steps whose weights were averaged, in an averaged checkpoint."""
 
 TOKENIZER = "tokenizer.model"
 """The tokenizer in the run folder, which contains the folders of checkpoints."""
@@ -91,6 +93,15 @@ def is_complete(path: Path) -> bool:
         )
     except (OSError, ValueError):
         return False
+
+
+def averaged_steps(path: Path) -> list[int] | None:
+    """Return the steps that a checkpoint averages; None if it averages none, or if unknown."""
+    try:
+        steps: list[int] = parse_json((path / AVERAGED).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return steps
 
 
 def check_weights(weights: Path) -> None:

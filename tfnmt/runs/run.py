@@ -201,6 +201,14 @@ class Run:
             sync(self.path)
             write_atomically(self._config_path, dump_config(config).encode())
 
+    def was_trained_on(self, name: str) -> bool:
+        """Return whether a prepared corpus has the name of the one that the run was started with.
+
+        Raises:
+            UserError: The run does not record it.
+        """
+        return self._prepared()[0].split()[0] == name
+
     def check_data(self, prepared: str, tokenizer_model: bytes) -> None:
         """Raise a UserError if the run was started with another prepared corpus or tokenizer.
 

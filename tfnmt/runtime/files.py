@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -231,6 +231,51 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: {error.strerror}; choose another file") from error
 
 
+def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, Iterable[Path]]) -> None:
+    """Check the output files of a command before its work.
+
+    Links are followed. Several flags may name the same stream.
+
+    Args:
+        outputs: The file of each output flag; None if the flag is not given.
+        inputs: The files that the command reads, by the flag that selects them.
+
+    Raises:
+        UsageError: An output is an input or another output, or has the name of a compressed file.
+        UserError: A file cannot be written.
+    """
+    given = {
+        flag: name
+        for flag, name in outputs.items()
+        if name is not None and not is_stream(Path(name))
+    }
+    problems = []
+    flags_by_path: dict[str, str] = {}
+    for flag, name in given.items():
+        clash = flags_by_path.setdefault(os.path.realpath(name), flag)
+        if clash != flag:
+            problems.append(f"{flag}={name}: is the file of {clash}; choose another file")
+        problems += [
+            f"{flag}={name}: is read by {source}; choose another file"
+            for source, files in inputs.items()
+            if any(_is_same_file(Path(name), file) for file in files)
+        ]
+        if Path(name).suffix.lower() == ".gz":
+            problems.append(
+                f"{flag}={name}: the output is not compressed; omit the .gz, or pipe the output "
+                "through gzip"
+            )
+    if problems:
+        raise UsageError(*problems)
+    for name in given.values():
+        check_writable(Path(name))
+
+
+def _is_same_file(path: Path, other: Path) -> bool:
+    # In a folder without permission, os.path returns False where Path's methods raise an error.
+    return os.path.isfile(path) and os.path.exists(other) and os.path.samefile(path, other)
+
+
 def check_folder(path: Path) -> None:
     """Raise a UserError if a folder cannot be created or written to. Creates nothing."""
     try:
@@ -345,7 +390,8 @@ class ResumableFile:
     """An output file that appears when it is complete, and whose writer can be killed and resumed.
 
     Until then, `.<name>.partial` in the same folder contains the finished lines. `.<name>.job`
-    contains the job: the input and the settings that the lines were made with.
+    contains the job: the input and the settings that the lines were made with. It stays, so that
+    the job of a complete file can be checked.
 
     Call `locked`, then `start` or `resume`, then `write`.
     """
@@ -358,7 +404,7 @@ class ResumableFile:
     @property
     def finished(self) -> bool:
         """Whether the file is complete, and was not started again afterwards."""
-        return self.path.is_file() and not (self.partial.exists() or self.job_path.exists())
+        return self.path.is_file() and not self.partial.exists()
 
     def locked(self) -> IO[str]:
         """Exclude other writers until the returned file is closed, or the process ends.
@@ -386,8 +432,9 @@ class ResumableFile:
     def start(self, job: dict[str, Any]) -> int:
         """Discard earlier lines and record the job; returns 0, the number of finished lines."""
         try:
-            self.partial.unlink(missing_ok=True)
-            sync(self.path.parent)  # first: lines of another job must never get this one
+            self.partial.write_bytes(b"")  # first: from now on the file is not finished
+            sync(self.partial)
+            sync(self.path.parent)  # lines of another job must never get this one
             self.job_path.write_text(json.dumps(job))  # not renamed, because it is locked
             sync(self.job_path)
         except OSError as error:
@@ -400,15 +447,9 @@ class ResumableFile:
         Raises:
             UsageError: The existing lines belong to a different job.
         """
-        if not self.partial.is_file():
+        if not (self.partial.is_file() and self.partial.stat().st_size):
             return self.start(job)
-        recorded = _read_job(self.job_path)
-        differing = [key for key, value in job.items() if recorded.get(key) != value]
-        if differing:
-            raise UsageError(
-                f"--resume: {self.partial} was started with a different {', '.join(differing)}; "
-                "use the same input and flags, or start over without --resume"
-            )
+        self.check_job(job)
         lines, size = 0, 0
         with self.partial.open("rb+") as file:
             for line in file:
@@ -416,6 +457,17 @@ class ResumableFile:
                     lines, size = lines + 1, size + len(line)
             file.truncate(size)
         return lines
+
+    def check_job(self, job: dict[str, Any]) -> None:
+        """Raise a UsageError if the existing lines belong to a different job."""
+        recorded = _read_job(self.job_path)
+        differing = [key for key, value in job.items() if recorded.get(key) != value]
+        if differing:
+            existing = self.partial if self.partial.exists() else self.path
+            raise UsageError(
+                f"--resume: {existing} was made with a different {', '.join(differing)}; use the "
+                "same model, input and flags, or start over without --resume"
+            )
 
     def write(self, lines: Iterable[str]) -> None:
         """Append lines as they arrive, and give the file its final name after the last one."""
@@ -426,7 +478,6 @@ class ResumableFile:
             sync(self.partial)
             self.partial.rename(self.path)
             sync(self.path.parent)
-            self.job_path.unlink(missing_ok=True)
         except OSError as error:
             problem = f"{self.path}: {error.strerror or error}"
             raise UserError(f"{problem}; {self._resume_hint}") from error

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ from tfnmt.config import TrainingConfig
 from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import log
-from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder, check_tokenizer, is_complete
+from tfnmt.runs.checkpoints import (
+    AVERAGED,
+    WEIGHTS,
+    CheckpointFolder,
+    check_tokenizer,
+    is_complete,
+)
 from tfnmt.runs.run import Run
 from tfnmt.runtime.cluster import is_chief
 from tfnmt.runtime.files import check_disk_space, parse_json, remove_folder
@@ -118,13 +125,19 @@ def _restore(path: Path, trainer: Trainer) -> Progress:
         ) from error
 
 
-def save_weights(checkpoints: CheckpointFolder, transformer: Transformer, step: int) -> Path:
+def save_weights(
+    checkpoints: CheckpointFolder,
+    transformer: Transformer,
+    step: int,
+    averaged: Sequence[Path] = (),
+) -> Path:
     """Write a checkpoint with the weights only, for translating.
 
     Args:
         checkpoints: The folder of checkpoints.
         transformer: The Transformer whose weights are saved.
         step: The step of the weights, which names the checkpoint.
+        averaged: The checkpoints whose average the weights are. Their steps are recorded.
 
     Returns:
         The folder of the new checkpoint.
@@ -133,6 +146,9 @@ def save_weights(checkpoints: CheckpointFolder, transformer: Transformer, step: 
     def fill(folder: Path) -> None:
         check_disk_space(folder, _file_size(transformer.variables))
         transformer.save_weights(folder / WEIGHTS)
+        if averaged:
+            steps = [int(path.name) for path in averaged]
+            (folder / AVERAGED).write_text(json.dumps(steps) + "\n")
 
     return checkpoints.write(step, fill)
 

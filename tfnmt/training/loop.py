@@ -253,24 +253,24 @@ def _log_start(
 def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
     """Average the weights, evaluate the average, and mark the run as finished."""
     run, (transformer, evaluate) = training.run, training.evaluation_model
-    averaged = 0  # checkpoints
+    averaged: list[Path] = []
     kind = "the moving average of the weights"
     if trainer.optimizer.moving_averages:
         trainer.write_weights(transformer)
     else:
         averaged = _average_checkpoints(training)
-        kind = f"the average of the last {averaged} checkpoints"
-    save_weights(run.averaged, transformer, progress.step)
+        kind = f"the average of the last {len(averaged)} checkpoints"
+    save_weights(run.averaged, transformer, progress.step, averaged)
     bleu = evaluate().bleu
     tensorboard.write_result(run, training.config, progress.step, bleu)
     log(f"{kind}: val BLEU {bleu:.2f}")
-    summary = {**asdict(progress), "averaged": averaged, "averaged_bleu": bleu}
+    summary = {**asdict(progress), "averaged": len(averaged), "averaged_bleu": bleu}
     write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())
 
 
-def _average_checkpoints(training: Training) -> int:
-    """Average the last complete checkpoints into the evaluation model; returns their number."""
+def _average_checkpoints(training: Training) -> list[Path]:
+    """Average the last complete checkpoints into the evaluation model; returns their folders."""
     checkpoints = [path for path in training.run.checkpoints().all() if is_complete(path)]
     checkpoints = checkpoints[-training.config.training.average_last :]
     average_weights(checkpoints, training.evaluation_model.transformer)
-    return len(checkpoints)
+    return checkpoints

@@ -128,6 +128,10 @@ def test_merged_requests_get_the_same_results_as_separate_ones(served: Any) -> N
             alone = call(text=tf.constant(request))
             for key, value in merged.items():
                 part = value[start : start + len(request)]
+                if key == "tokens":  # other rows change only the padding
+                    width = alone[key].shape[2]
+                    assert not part[:, :, width:].any()
+                    part = part[:, :, :width]
                 if value.dtype.kind == "f":
                     np.testing.assert_allclose(part, alone[key], atol=1e-4)
                 else:

@@ -75,6 +75,12 @@ def test_urls_with_the_same_file_name_are_different_models(
     assert one != two
 
 
+def test_failed_download_names_the_file_to_put_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"by hand: {tmp_path}/x-\w+\.tar\.gz$") as caught:
+        find_bundle("http://127.0.0.1:9/x.tar.gz", tmp_path)
+    assert "--mirror" not in str(caught.value)
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://127.0.0.1:9/...tar.gz"])
 def test_url_without_a_file_name_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"^--model={url}: "):

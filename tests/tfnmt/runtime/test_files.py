@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.syscalls import Disk, record
-from tfnmt.errors import UserError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.runtime.files import (
     atomic_folder,
     atomic_path,
     check_disk_space,
     check_folder,
+    check_outputs,
     check_writable,
     exclusive,
     is_stream,
@@ -265,3 +266,32 @@ def test_remove_leftovers_removes_only_temporary_paths_of_a_name(tmp_path: Path)
 def test_parse_json_raises_a_value_error_for_deep_nesting() -> None:
     with pytest.raises(ValueError, match="nested too deep"):
         parse_json(b"[" * 100_000)
+# --- Output files ---------------------------------------------------------------------------------
+
+
+def test_outputs_that_are_inputs_or_each_other_are_reported_together(tmp_path: Path) -> None:
+    text, link = tmp_path / "text", tmp_path / "link"
+    text.touch()
+    link.symlink_to(text)
+    outputs = {"--one": str(link), "--two": str(tmp_path / "new"), "--three": f"{tmp_path}/./new"}
+    with pytest.raises(UsageError) as caught:
+        check_outputs(outputs, {"--input": [tmp_path / "missing", text]})
+    first, second = caught.value.problems
+    assert first.startswith(f"--one={link}: is read by --input; ")
+    assert second.startswith(f"--three={tmp_path}/./new: is the file of --two; ")
+
+
+def test_outputs_may_be_missing_new_or_the_same_stream(tmp_path: Path) -> None:
+    outputs = {"--one": None, "--two": str(tmp_path / "folder" / "new")}
+    check_outputs(outputs, {"--input": [tmp_path / "missing"]})
+    check_outputs(dict.fromkeys(("--one", "--two"), "/dev/null"), {"--input": [Path("/dev/null")]})
+
+
+def test_output_with_the_name_of_a_compressed_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^--one=.*x\.json\.gz: the output is not compressed;"):
+        check_outputs({"--one": str(tmp_path / "x.json.gz")}, {})
+
+
+def test_output_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"^{tmp_path}: a folder; "):
+        check_outputs({"--one": str(tmp_path)}, {})

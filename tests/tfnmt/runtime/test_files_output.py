@@ -32,7 +32,7 @@ def test_file_appears_when_complete_without_leftovers(file: ResumableFile) -> No
     file.start(JOB)
     file.write(["one", "", "zwei — три"])
     assert file.path.read_text() == "one\n\nzwei — три\n"
-    assert names(file.path.parent) == ["out"]
+    assert names(file.path.parent) == [".out.job", "out"]
 
 
 def test_old_file_remains_until_the_new_one_is_complete(file: ResumableFile) -> None:
@@ -73,7 +73,7 @@ def test_resume_removes_an_incomplete_line_and_counts_the_others(
     assert file.partial.read_bytes() == b"one\n\ntwo\n"
     file.write(["three"])
     assert file.path.read_bytes() == b"one\n\ntwo\nthree\n"
-    assert names(file.path.parent) == ["out"]
+    assert names(file.path.parent) == [".out.job", "out"]
 
 
 def test_resume_removes_an_incomplete_character(file: ResumableFile) -> None:
@@ -116,9 +116,25 @@ def test_finished_until_started_again(file: ResumableFile) -> None:
         file.write(["one"])
     assert file.finished
     with file.locked():
-        assert not file.finished
         file.start(JOB)
     assert not file.finished  # the old file remains, and a new one was started
+
+
+def test_job_of_a_finished_file_can_be_checked(file: ResumableFile) -> None:
+    file.start(JOB)
+    file.write(["one"])
+    file.check_job(JOB)
+    with pytest.raises(UsageError, match=rf"^--resume: {file.path} was made with .* step; "):
+        file.check_job(JOB | {"step": 4})
+
+
+@pytest.mark.parametrize("job", ["", "[1]", '{"step": '])
+def test_resume_starts_over_if_no_line_was_written(file: ResumableFile, job: str) -> None:
+    """As after a kill between the two writes of `start`."""
+    file.partial.touch()
+    file.job_path.write_text(job)
+    assert file.resume(JOB) == 0
+    file.check_job(JOB)
 
 
 def test_resume_refuses_another_job_and_keeps_the_lines(file: ResumableFile) -> None:
@@ -151,6 +167,7 @@ def test_finished_lines_remain_after_an_error(
 
 def test_full_disk_error_names_the_finished_lines(file: ResumableFile) -> None:
     file.start(JOB)
+    file.partial.unlink()
     file.partial.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"out: No space left on device; .*\.partial"):
         file.write(["one"])

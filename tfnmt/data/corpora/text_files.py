@@ -2,7 +2,6 @@
 
 import codecs
 import gzip
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
 
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UserError
 from tfnmt.runtime.files import is_stream
 
 Pair = tuple[str, str]
@@ -41,19 +40,6 @@ def check_readable(path: Path) -> None:
     if not is_stream(path):
         with open_bytes(path):
             pass
-
-
-def check_output(output: str | None, source: str | None) -> None:
-    """Raise a UsageError if the output is the input, or has the name of a compressed file."""
-    if output is None:
-        return
-    if source and os.path.isfile(output) and os.path.samefile(output, source):
-        raise UsageError(f"--output={output}: is the --input; choose another file")
-    if decompressed_name(Path(output)) != Path(output):
-        raise UsageError(
-            f"--output={output}: the output is not compressed; omit --output and pipe it through "
-            f"gzip > {output}"
-        )
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:

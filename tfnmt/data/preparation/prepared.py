@@ -105,7 +105,7 @@ def prepare(
     Raises:
         UserError: The text cannot be read, no pair is left, or the disk is full.
     """
-    folder = cache_dir / "prepared" / _key(config, corpus, tokenizer)
+    folder = cache_dir / "prepared" / prepared_name(config, corpus, tokenizer)
     try:
         reads_text = config.data.bpe_dropout > 0
         with suppress(UserError):
@@ -399,8 +399,8 @@ def _id_files(folder: Path) -> list[Path]:
     return [folder / TOKENIZER, *ids, *map(splits_path, [*ids, *_text_files(folder)])]
 
 
-def _key(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
-    """Return a hash of everything that the prepared ids depend on."""
+def prepared_name(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
+    """Return the name of a prepared corpus: a hash of everything that its ids depend on."""
     data = config.data
     held_out = corpus.held_out if config.cleaning.leakage else ()
     depends_on = {

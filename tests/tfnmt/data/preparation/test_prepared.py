@@ -22,7 +22,7 @@ from tfnmt.config import Config, TokenizerConfig, Tree, build_config, dump_confi
 from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.corpora.corpus import Corpus
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.data.preparation.prepared import Prepared, _key, open_prepared, prepare
+from tfnmt.data.preparation.prepared import Prepared, open_prepared, prepare, prepared_name
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 
@@ -292,7 +292,9 @@ def test_key_of_a_built_in_corpus_is_unchanged(
     In particular, the key must not depend on the source code of the generator.
     """
     config = build_config({"data": {"corpus": corpus, "source": source, "target": target}})
-    assert _key(config, open_corpus(config.data, config.training.seed, tmp_path), None) == key
+    assert (
+        prepared_name(config, open_corpus(config.data, config.training.seed, tmp_path), None) == key
+    )
 
 
 def test_key_does_not_depend_on_the_source_code_of_generators(
@@ -304,7 +306,7 @@ def test_key_does_not_depend_on_the_source_code_of_generators(
         raise AssertionError(f"{path} was opened")
 
     monkeypatch.setattr(Path, "open", read)  # read_bytes and read_text use it
-    assert _key(config, open_corpus(config.data, 1, tmp_path), None) == "af9038f00ab6be32"
+    assert prepared_name(config, open_corpus(config.data, 1, tmp_path), None) == "af9038f00ab6be32"
 
 
 def test_seed_changes_the_folder_if_rows_are_held_out(tmp_path: Path) -> None:
