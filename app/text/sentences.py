@@ -30,6 +30,17 @@ class Span(NamedTuple):
         return text[self.start : self.end]
 
 
+class SplitText(NamedTuple):
+    """A text and the positions of its sentences."""
+
+    text: str
+    spans: list[Span]
+
+    def sentences(self) -> list[str]:
+        """Return the sentences."""
+        return [span.of(self.text) for span in self.spans]
+
+
 class Combination(NamedTuple):
     """One choice of translations for the sentences up to a point, as a linked list.
 
