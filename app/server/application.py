@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -10,7 +11,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from app.server import api, error_responses, health, libretranslate
+from app.server import api, error_responses, health, libretranslate, openapi
 from app.server.metrics import Metrics
 from app.server.middleware import RequestMiddleware
 from app.server.protocol import MAX_CONNECTIONS
@@ -35,6 +36,7 @@ def create(
         version="1",
         description="Translates text with the models of this server.",
         openapi_url="/spec",
+        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,  # a redirect would lead to the host that the client names
         docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
@@ -56,6 +58,7 @@ def create(
             allow_headers=["Authorization", "Content-Type", "X-Api-Key"],
             expose_headers=["Retry-After", "X-Request-Id"],
         )
+    app.openapi = partial(openapi.describe, app, guard)  # type: ignore[method-assign]
     metrics.watch(guard.models)
     return RequestMiddleware(app, guard, metrics, max_requests)
 
