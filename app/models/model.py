@@ -121,23 +121,34 @@ class Model:
         """Close the engine."""
         await self._engine.close()
 
-    def split(self, texts: Sequence[str]) -> list[SplitText]:
+    def split(self, texts: Sequence[str], max_sentences: int) -> list[SplitText]:
         """Return the texts with the positions of their sentences.
 
         Raises:
-            ApiError: The model is not ready.
+            ApiError: The model is not ready or there are too many sentences.
         """
         card = self.require_ready()
-        return [SplitText(text, split_sentences(text, card.source)) for text in texts]
+        split_texts = []
+        left = max_sentences + 1  # one more sentence shows that there are too many
+        for text in texts:
+            spans = split_sentences(text, card.source, left)
+            split_texts.append(SplitText(text, spans))
+            left -= len(spans)
+        if not left:
+            raise _too_many(max_sentences)
+        return split_texts
 
-    def pair(self, pair: Pair) -> list[tuple[Span, Span]]:
+    def pair(self, pair: Pair, max_sentences: int) -> list[tuple[Span, Span]]:
         """Return the positions of each sentence of a text and of its translation.
 
         Raises:
-            ApiError: The model is not ready.
+            ApiError: The model is not ready or there are too many sentences.
         """
         card = self.require_ready()
-        return pair_sentences(pair, card.source, card.target)
+        spans = pair_sentences(pair, card.source, card.target, max_sentences + 1)
+        if len(spans) > max_sentences:
+            raise _too_many(max_sentences)
+        return spans
 
     async def translate(
         self, client: Hashable, texts: Sequence[SplitText], mode: Mode, alternatives: int
@@ -230,6 +241,10 @@ class Model:
         if (ready, state) != (self.ready, self._state):
             logger.info("model", extra={"fields": {"model": self.name, "state": state}})
         self.ready, self._state = ready, state
+
+
+def _too_many(max_sentences: int) -> ApiError:
+    return ApiError(422, "too_many", f"text: more than {max_sentences} sentences")
 
 
 def _limit(translation: Translation, alternatives: int) -> Translation:

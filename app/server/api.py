@@ -78,7 +78,7 @@ class Api:
             raise ApiError(422, "invalid", "alternatives: requires mode beam")
         model = self._guard.models.find(body.source, body.target, body.model)
         self._guard.check_texts(request, texts)
-        split_texts = model.split(texts)
+        split_texts = model.split(texts, self._guard.settings.max_sentences)
         client = self._guard.charge(request, sum(len(text.spans) for text in split_texts))
         work = model.translate(client, split_texts, body.mode, body.alternatives)
         translations = await self._guard.run(request, work)
@@ -91,7 +91,7 @@ class Api:
         """Align the tokens of a translation with those of its text by cross-attention."""
         started = time.monotonic()
         pair, model = self._check_pair(request, body)
-        spans = model.pair(pair)
+        spans = model.pair(pair, self._guard.settings.max_sentences)
         client = self._guard.charge(request, len(spans))
         sentences = await self._guard.run(request, model.align(client, pair, spans))
         pairs = await run_in_threadpool(

@@ -91,7 +91,7 @@ def routes(guard: RequestGuard) -> APIRouter:
         guard.rate_limiter.check_key(request, key)
         model = guard.models.find(None if body.source == AUTO else body.source, body.target)
         guard.check_texts(request, texts)
-        split_texts = model.split(texts)
+        split_texts = model.split(texts, guard.settings.max_sentences)
         client = guard.charge(request, sum(len(text.spans) for text in split_texts), key)
         alternatives = min(body.alternatives, MAX_ALTERNATIVES)
         work = model.translate(client, split_texts, "beam", alternatives)

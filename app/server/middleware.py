@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.errors import ApiError, OverloadedError
 from app.server.error_responses import error_response
 from app.server.metrics import Metrics
-from app.server.request_guard import RequestGuard
+from app.server.request_guard import CLIENT_CLOSED_REQUEST, RequestGuard
 
 BODY_SECONDS = 20.0
 """Maximum time for a request body to arrive, so that slow senders cannot hold connections."""
@@ -133,6 +133,8 @@ class _RequestContext:
                 message = await self._receive()
         except TimeoutError as error:
             raise HTTPException(408, "the request body took too long to arrive") from error
+        if message["type"] == "http.disconnect":
+            raise HTTPException(CLIENT_CLOSED_REQUEST, "the client has disconnected")
         self._body_complete = not message.get("more_body", False)
         self.body_bytes += len(message.get("body", b""))
         if self.body_bytes > self._max_body_bytes:

@@ -13,6 +13,10 @@ IDLE_SECONDS = 15
 response."""
 
 
+PART_BYTES = 8192
+"""Bytes of data to process at once."""
+
+
 class WaitingConnections:
     """Connections that wait for their client, by address and by the time that they wait.
 
@@ -73,8 +77,13 @@ class Protocol(H11Protocol):
         self._update()
 
     def data_received(self, data: bytes) -> None:
-        """Process data; the connection may wait for more."""
-        super().data_received(data)
+        """Process data; the connection may wait for more.
+
+        h11 limits the size of a header only if it arrives in parts.
+        """
+        for start in range(0, len(data), PART_BYTES):
+            if not self.transport.is_closing():
+                super().data_received(data[start : start + PART_BYTES])
         self._update()
 
     def on_response_complete(self) -> None:

@@ -21,8 +21,8 @@ JSON = "application/json"
 MAX_TRANSLATION_RATIO = 2
 """A translation to align may be this many times as long as a text may be."""
 
-LARGE_BODY = 16_384
-"""Bytes of a body above which parsing it delays other requests noticeably."""
+LARGE_BODY = 2048
+"""Bytes of a body above which the time to check it delays other requests noticeably."""
 
 SENTENCE_CHARACTERS = 20
 """A sentence is charged as this many characters on average, even if it is shorter: the time to
@@ -114,11 +114,8 @@ class RequestGuard:
             key: The API key, if it is not in a header.
 
         Raises:
-            ApiError: There are too many sentences or the client has too little quota left.
+            ApiError: The client has too little quota left.
         """
-        limit = self.settings.max_sentences
-        if sentences > limit:
-            raise ApiError(422, "too_many", f"text: {sentences} sentences; the limit is {limit}")
         characters = request.state.sizes["characters"]
         client = self.rate_limiter.client(request, key)
         self.rate_limiter.charge(client, max(characters, SENTENCE_CHARACTERS * sentences))

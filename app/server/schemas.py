@@ -27,9 +27,11 @@ class RequestBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _limit_fields(cls, fields: Any) -> Any:
+    def _check_fields(cls, fields: Any) -> Any:
         """Refuse a large object before an error is created for each of its unknown fields."""
-        if isinstance(fields, dict) and len(fields) > MAX_FIELDS:
+        if not isinstance(fields, dict):
+            raise PydanticCustomError("not_an_object", "must be an object")
+        if len(fields) > MAX_FIELDS:
             raise PydanticCustomError(
                 "too_many_fields", "more than {limit} fields", {"limit": MAX_FIELDS}
             )

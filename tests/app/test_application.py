@@ -72,10 +72,13 @@ def test_unexpected_error_is_hidden_from_client_and_logged_without_text(
         run(scenario)
 
 
-def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.05)
-    sent: list[dict[str, Any]] = []
-    incoming = iter([{"type": "http.request", "body": b'{"text"', "more_body": True}])
+PART = {"type": "http.request", "body": b'{"text"', "more_body": True}
+
+
+def send_messages(path: str, *messages: dict[str, Any]) -> list[Any]:
+    """Send messages of a POST request, then nothing; return the messages of the response."""
+    sent: list[Any] = []
+    incoming = iter(messages)
 
     async def receive() -> dict[str, Any]:
         for message in incoming:
@@ -90,8 +93,8 @@ def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         scope = {
             "type": "http",
             "method": "POST",
-            "path": PATH,
-            "raw_path": PATH.encode(),
+            "path": path,
+            "raw_path": path.encode(),
             "query_string": b"",
             "headers": headers,
             "client": ("1.2.3.4", 1),
@@ -103,8 +106,20 @@ def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         await application(scope, receive, send)
 
     run(scenario)
-    assert sent[0]["status"] == 408
-    assert json.loads(sent[1]["body"])["error"]["code"] == "timeout"
+    return sent
+
+
+def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.05)
+    start, body = send_messages(PATH, PART)
+    assert start["status"] == 408
+    assert json.loads(body["body"])["error"]["code"] == "timeout"
+
+
+@pytest.mark.parametrize("path", [PATH, "/translate"])
+def test_disconnect_before_the_end_of_the_body_is_no_error_of_the_server(path: str) -> None:
+    start, *_ = send_messages(path, PART, {"type": "http.disconnect"})
+    assert start["status"] == 499
 
 
 Post = Callable[..., Awaitable[httpx.Response]]
@@ -149,7 +164,7 @@ def test_number_of_sentences_is_limited(path: str, body: Any) -> None:
     async def scenario(post: Post) -> None:
         response = await post(path, body)
         assert response.status_code == 422
-        assert "sentences; the limit is 1000" in response.text
+        assert "more than 1000 sentences" in response.text
 
     with_server(local(), scenario)
 

@@ -96,7 +96,7 @@ def test_reason_for_not_ready_is_logged_from_the_start(caplog: pytest.LogCapture
 async def translate(
     model: Model, text: str, mode: Mode = "beam", alternatives: int = 0, client: str = "me"
 ) -> str:
-    (translation,) = await model.translate(client, model.split([text]), mode, alternatives)
+    (translation,) = await model.translate(client, model.split([text], 99), mode, alternatives)
     return translation.text
 
 
@@ -126,7 +126,7 @@ def test_repeated_text_in_a_request_is_translated_once() -> None:
     async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
         engine.calls.clear()
-        translations = await model.translate("me", model.split(["a", "a"]), "beam", 0)
+        translations = await model.translate("me", model.split(["a", "a"], 99), "beam", 0)
         assert [translation.text for translation in translations] == ["serving_default 1"] * 2
         assert engine.calls == ["serving_default"]
 
@@ -185,12 +185,12 @@ def test_truncated_text_counts_with_maximum_length() -> None:
         await model.check()
         recorder.batches.clear()
         short, long = "word " * 20, "word " * 200
-        await model.translate("me", model.split([short, long]), "beam", 0)
+        await model.translate("me", model.split([short, long], 99), "beam", 0)
         for pair in (
             Pair(f"{short}\n{long}", f"{long}\n{short}"),
             Pair("a\na", f"{long}\n{short}"),
         ):
-            await model.align("me", pair, model.pair(pair))
+            await model.align("me", pair, model.pair(pair, 99))
         assert recorder.batches == [("beam", 2, 1.0), ("align", 2, 1.0), ("align", 2, 1.0)]
 
     run(scenario, observer=recorder)

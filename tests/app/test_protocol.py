@@ -145,6 +145,14 @@ def test_content_length_with_transfer_encoding_is_refused_and_closed() -> None:
     run(scenario)
 
 
+def test_large_header_is_refused_even_if_it_arrives_at_once() -> None:
+    async def scenario(client: Client) -> None:
+        fields = b"a: b\r\n" * 10_000
+        assert await status(await client.send(GET[:-2] + fields + b"\r\n")) == 400
+
+    run(scenario)
+
+
 def test_invalid_data_during_a_response_closes_the_connection() -> None:
     async def scenario(client: Client) -> None:
         chunked = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", POST)
