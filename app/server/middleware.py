@@ -5,6 +5,7 @@ import logging
 import time
 import traceback
 import uuid
+from collections import Counter
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.errors import ApiError, OverloadedError
 from app.server.error_responses import error_response
 from app.server.metrics import Metrics
+from app.server.rate_limit import client_address
 from app.server.request_guard import CLIENT_CLOSED_REQUEST, RequestGuard
 
 BODY_SECONDS = 20.0
@@ -72,7 +74,8 @@ class RequestMiddleware:
         self._guard = guard
         self._metrics = metrics
         self._max_requests = max_requests
-        self._requests = 0
+        self._active: Counter[str] = Counter()
+        """Requests at this time by the address of their client."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Process a request."""
@@ -80,32 +83,39 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         context = _RequestContext(scope, receive, send, self._guard.settings.max_body_bytes)
-        self._requests += 1
+        request = Request(scope)
+        address = client_address(request)
+        self._active[address] += 1
         try:
-            app = self._refuse(scope) or self._app
+            app = self._refuse(request) or self._app
             await app(scope, context.receive, context.send)
         except Exception as error:
             context.log_error(error)
         finally:
-            self._requests -= 1
+            self._active -= Counter([address])
             context.log_request(self._metrics)
             if context.status in CHARGED_STATUSES:
-                self._guard.charge_refused(Request(scope), context.body_bytes)
+                self._guard.charge_refused(request, context.body_bytes)
 
-    def _refuse(self, scope: Scope) -> Response | None:
+    def _refuse(self, request: Request) -> Response | None:
         """Return the error response to a request that must not reach a route."""
-        names = {name for name, _ in scope["headers"]}
-        if {b"content-length", b"transfer-encoding"} <= names:
+        if {"content-length", "transfer-encoding"} <= set(request.headers):
             # A proxy may see two requests where this server sees one (request smuggling).
             message = "Content-Length, Transfer-Encoding: send only one of them"
             error = ApiError(400, "malformed", message)
-        elif self._requests > self._max_requests and scope["path"] not in HEALTH_PATHS:
+        elif self._is_one_too_many(request):
             error = OverloadedError(RETRY_SECONDS)
         else:
             return None
-        response = error_response(Request(scope), error)
+        response = error_response(request, error)
         response.headers["Connection"] = "close"
         return response
+
+    def _is_one_too_many(self, request: Request) -> bool:
+        """Return whether there are too many requests, and this address has more than its share."""
+        if self._active.total() <= self._max_requests or request.scope["path"] in HEALTH_PATHS:
+            return False
+        return self._active[client_address(request)] > self._max_requests // len(self._active)
 
 
 class _RequestContext:

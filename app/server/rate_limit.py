@@ -57,7 +57,7 @@ class RateLimiter:
             request: The request, whose headers may contain the key.
             key: The key, if it is not in a header.
         """
-        return self._valid_digest(key or _header_key(request)) or _address(request)
+        return self._valid_digest(key or _header_key(request)) or client_address(request)
 
     def check_key(self, request: Request, key: str | None = None) -> None:
         """Raise an ApiError if keys are required and the request has no valid one.
@@ -69,7 +69,7 @@ class RateLimiter:
         if not self._key_digests:
             return
         key = key or _header_key(request)
-        address = _address(request)
+        address = client_address(request)
         wrong_keys = self._wrong_keys.get(address, frozenset())
         if key and len(wrong_keys) >= MAX_WRONG_KEYS:
             message = "too many wrong API keys from this address; try again later"
@@ -138,7 +138,7 @@ def _header_key(request: Request) -> str | None:
     return value.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key")
 
 
-def _address(request: Request) -> str:
+def client_address(request: Request) -> str:
     """Return the client's address, or its network for IPv6, where a client owns a whole /64."""
     host = request.client.host if request.client else ""
     try:

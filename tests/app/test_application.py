@@ -198,14 +198,19 @@ def test_wrong_key_is_refused_before_the_body_is_read() -> None:
     with_server(local(key_digests=frozenset({key_digest("one")})), scenario)
 
 
-def test_requests_above_the_limit_are_refused_except_health_checks() -> None:
+def test_requests_above_the_share_of_an_address_are_refused_except_health_checks() -> None:
     async def scenario(application: RequestMiddleware) -> None:
-        application._requests = MAX_CONNECTIONS
-        transport = httpx.ASGITransport(application)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            assert (await client.get("/livez")).status_code == 200
-            refused = await client.get("/languages")
+        async def get(path: str, host: str) -> httpx.Response:
+            transport = httpx.ASGITransport(application, client=(host, 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.get(path)
+
+        application._active["192.0.2.1"] = MAX_CONNECTIONS
+        refused = await get("/languages", "192.0.2.1")
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "2")
+        assert (await get("/livez", "192.0.2.1")).status_code == 200
+        assert (await get("/languages", "192.0.2.2")).status_code == 200
+        assert application._active == {"192.0.2.1": MAX_CONNECTIONS}
 
     run(scenario)
 
