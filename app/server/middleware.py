@@ -136,7 +136,8 @@ class _RequestContext:
 
     async def receive(self) -> Message:
         """Return the next message; limit the size of the body and the time for it to arrive."""
-        if self._body_complete:
+        # Routes read only the bodies of POST. Files are sent while nobody reads the body.
+        if self._body_complete or self._scope["method"] != "POST":
             return await self._receive()
         try:
             async with asyncio.timeout(self._started + BODY_SECONDS - time.monotonic()):

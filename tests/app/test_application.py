@@ -75,8 +75,8 @@ def test_unexpected_error_is_hidden_from_client_and_logged_without_text(
 PART = {"type": "http.request", "body": b'{"text"', "more_body": True}
 
 
-def send_messages(path: str, *messages: dict[str, Any]) -> list[Any]:
-    """Send messages of a POST request, then nothing; return the messages of the response."""
+def send_messages(path: str, *messages: dict[str, Any], method: str = "POST") -> list[Any]:
+    """Send messages of a request, then nothing; return the messages of the response."""
     sent: list[Any] = []
     incoming = iter(messages)
 
@@ -92,7 +92,7 @@ def send_messages(path: str, *messages: dict[str, Any]) -> list[Any]:
         headers = [(name.lower().encode(), value.encode()) for name, value in JSON.items()]
         scope = {
             "type": "http",
-            "method": "POST",
+            "method": method,
             "path": path,
             "raw_path": path.encode(),
             "query_string": b"",
@@ -120,6 +120,12 @@ def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_disconnect_before_the_end_of_the_body_is_no_error_of_the_server(path: str) -> None:
     start, *_ = send_messages(path, PART, {"type": "http.disconnect"})
     assert start["status"] == 499
+
+
+def test_incomplete_body_of_get_is_no_error_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "app"):
+        send_messages("/", PART, {"type": "http.disconnect"}, method="GET")
+    assert "failed" not in [record.message for record in caplog.records]
 
 
 Post = Callable[..., Awaitable[httpx.Response]]

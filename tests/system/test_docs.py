@@ -87,8 +87,8 @@ class Clone:
                     self._shorten()
         finally:
             for process in running:
-                process.terminate()
-                process.wait(60)
+                with process:  # closes its output and waits
+                    process.terminate()
 
     def _run(self, text: str) -> None:
         shell = self._shell(text)
