@@ -29,6 +29,11 @@ MAX_FORM_FIELDS = 100
 """Maximum fields of a form, which may repeat `q`."""
 
 
+MAX_CONTENT_TYPE = 300
+"""Maximum characters of a content type: the time to parse one grows with its parameters. The
+boundary of a form has at most 70 characters."""
+
+
 class LibreTranslateRequest(RequestBody):
     """Texts to translate, as JSON or as a form."""
 
@@ -153,14 +158,17 @@ def _check_origin(request: Request, allowed_origins: tuple[str, ...]) -> None:
 
 
 async def _parse_body(request: Request, guard: RequestGuard) -> LibreTranslateRequest:
-    header, options = parse_options_header(request.headers.get("content-type"))
+    value = request.headers.get("content-type", "")
+    if len(value) > MAX_CONTENT_TYPE:
+        message = f"Content-Type: longer than {MAX_CONTENT_TYPE} characters"
+        raise ApiError(415, "unsupported_media_type", message)
+    header, options = parse_options_header(value)
     content_type = header.decode("latin-1")
     if content_type in FORMS:
         # Otherwise the client could choose the codec, and some codecs are slow.
         if options.get(b"charset", UTF_8).lower() != UTF_8:
             raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
-        parse = _url_encoded if content_type == URL_ENCODED else _multipart
-        form = await parse(request)
+        form = await _parse_form(request, content_type, await guard.read_body(request))
         fields: Any = {
             name: values[0] if len(values) == 1 else values for name, values in form.items()
         }
@@ -180,33 +188,32 @@ async def _parse_body(request: Request, guard: RequestGuard) -> LibreTranslateRe
         raise ApiError(400, "invalid", f"{field}: {first['msg']}") from error
 
 
-async def _url_encoded(request: Request) -> dict[str, list[Any]]:
+async def _parse_form(request: Request, content_type: str, body: bytes) -> dict[str, list[Any]]:
+    """Return the values of each field. Starlette would read other encodings as Latin-1."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
+    if content_type == URL_ENCODED:
+        return _url_encoded(text)
+    async with request.form(max_files=0, max_fields=MAX_FORM_FIELDS) as form:
+        return {name: form.getlist(name) for name in form}
+
+
+def _url_encoded(text: str) -> dict[str, list[Any]]:
     """Parse a url-encoded form.
 
     Unescaped non-ASCII characters are accepted, because some clients send them.
     """
     try:
         return parse_qs(
-            (await request.body()).decode(),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=MAX_FORM_FIELDS,
+            text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS
         )
     except UnicodeDecodeError as error:
         raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
     except ValueError as error:
         message = f"the form has too many fields; the limit is {MAX_FORM_FIELDS}"
         raise ApiError(400, "malformed", message) from error
-
-
-async def _multipart(request: Request) -> dict[str, list[Any]]:
-    """Parse a multipart form. Starlette would read text that is not UTF-8 as Latin-1."""
-    try:
-        (await request.body()).decode()
-    except UnicodeDecodeError as error:
-        raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
-    async with request.form(max_files=0, max_fields=MAX_FORM_FIELDS) as form:
-        return {name: form.getlist(name) for name in form}
 
 
 def _response(

@@ -12,7 +12,6 @@ IDLE_SECONDS = 15
 """Maximum time for the header of a request, from the start of the connection or from the previous
 response."""
 
-
 PART_BYTES = 8192
 """Bytes of data to process at once."""
 

@@ -42,7 +42,7 @@ class RequestGuard:
         self.closing = False
         """Set to True at shutdown: new requests are refused."""
         self._metrics = metrics
-        self._parsing = asyncio.Lock()
+        self._reading = asyncio.Lock()
 
     @property
     def ready(self) -> bool:
@@ -64,19 +64,21 @@ class RequestGuard:
         if request.method == "POST" and content_type.strip().lower() != JSON:
             raise ApiError(415, "unsupported_media_type", f"Content-Type: must be {JSON}")
 
+    async def read_body(self, request: Request) -> bytes:
+        """Return the body. The event loop handles other requests between any two large ones."""
+        body = await request.body()
+        if len(body) > LARGE_BODY:
+            async with self._reading:
+                await asyncio.sleep(0)
+        return body
+
     async def parse_json(self, request: Request) -> Any:
         """Parse the body, several times as fast as the standard library.
-
-        The event loop handles other requests between any two large bodies.
 
         Raises:
             ValueError: The body is not valid JSON.
         """
-        body = await request.body()
-        if len(body) > LARGE_BODY:
-            async with self._parsing:
-                await asyncio.sleep(0)
-        return from_json(body)
+        return from_json(await self.read_body(request))
 
     def check_quota(self, request: Request) -> None:
         """Raise an ApiError if refused requests have used up the client's quota."""

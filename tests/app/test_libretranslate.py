@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from app.server.application import create
-from app.server.libretranslate import MAX_FORM_FIELDS
+from app.server.libretranslate import MAX_CONTENT_TYPE, MAX_FORM_FIELDS
 from app.settings import Settings
 from tests.app.fake_server import make_guard
 
@@ -85,3 +85,9 @@ def test_form_with_too_many_fields_is_refused() -> None:
 
 def test_form_size_is_limited_like_any_body() -> None:
     assert post(b"source=en&target=de&q=" + b"a" * SETTINGS.max_body_bytes).status_code == 413
+
+
+def test_long_content_type_is_refused() -> None:
+    response = post(multipart(b"a"), f"multipart/form-data; boundary=x; {'a=b;' * 10_000}")
+    assert response.status_code == 415
+    assert str(MAX_CONTENT_TYPE) in response.json()["error"]
