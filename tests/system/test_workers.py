@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -42,32 +43,36 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def workers(start: Start) -> Workers:
+def reserved_ports() -> Iterator[list[int]]:
+    """Two ports that no other process gets. A socket that does not listen is bound to each."""
+    with ExitStack() as sockets:
+        held = [sockets.enter_context(socket.socket()) for _ in range(2)]
+        for each in held:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, True)
+            each.bind(("127.0.0.1", 0))
+        yield [each.getsockname()[1] for each in held]
+
+
+@pytest.fixture
+def workers(start: Start, reserved_ports: list[int]) -> Workers:
     """Start two workers. The first one is the chief."""
 
     def start_workers(run: Path, **changes: object) -> list[Process]:
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        addresses = [f"127.0.0.1:{port}" for port in reserved_ports]
         tasks = [{"type": "worker", "index": index} for index in range(2)]
         return [
             start(
                 run,
-                {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})},
+                {
+                    "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task}),
+                    "TF_GRPC_REUSE_PORT": "1",
+                },
                 **changes,
             )
             for task in tasks
         ]
 
     return start_workers
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def wait_for_checkpoint(run: Path, process: Process) -> None:
