@@ -195,7 +195,7 @@ def test_content_is_synced_before_the_rename_and_the_folder_afterwards(
         disk.apply(call)
     assert (folder / "path").exists()
     assert str(folder / "path") in disk.nodes
-    removed_last = way in ("replaced folder", "resumable")  # need not be on the disk
+    removed_last = way == "replaced folder"  # need not be on the disk
     assert disk.unsynced() == ([str(folder)] if removed_last else [])
 
 
@@ -266,6 +266,8 @@ def test_remove_leftovers_removes_only_temporary_paths_of_a_name(tmp_path: Path)
 def test_parse_json_raises_a_value_error_for_deep_nesting() -> None:
     with pytest.raises(ValueError, match="nested too deep"):
         parse_json(b"[" * 100_000)
+
+
 # --- Output files ---------------------------------------------------------------------------------
 
 
