@@ -44,8 +44,12 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
 
-SETTINGS = {"training.checkpoint_steps": 20, "training.validation_steps": 200}
-"""Changes to the preset: without checkpoints between two kills, a run would not get on."""
+SETTINGS = {
+    "training.checkpoint_steps": 20,
+    "training.validation_steps": 200,
+    "decoding.beam_size": 1,
+}
+"""Changes to the preset. Checkpoints and validations must finish between two kills."""
 
 ENDLESS = 2**30
 """More steps than a run makes."""
