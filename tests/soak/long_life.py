@@ -44,8 +44,12 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
 
-SETTINGS = {"training.checkpoint_steps": 20, "training.validation_steps": 200}
-"""Changes to the preset: without checkpoints between two kills, a run would not get on."""
+SETTINGS = {
+    "training.checkpoint_steps": 20,
+    "training.validation_steps": 200,
+    "decoding.beam_size": 1,
+}
+"""Changes to the preset. Checkpoints and validations must finish between two kills."""
 
 ENDLESS = 2**30
 """More steps than a run makes."""
@@ -214,12 +218,14 @@ def _translate(values: Any, folder: Path) -> bool:
             same &= (output / "out").read_bytes() == expected
             (output / "out").unlink()
     partial = output / ".out.partial"
-    same &= expected.startswith(partial.read_bytes() if partial.exists() else b"")
-    left = sorted(
-        {path.name for path in output.iterdir()} - {"expected", ".out.partial", ".out.job"}
-    )
-    _print("translate.result", lines=values.lines, rounds=rounds, same=same, left=left)
-    return same and not left
+    unfinished = partial.read_bytes() if partial.exists() else b""
+    same &= expected.startswith(unfinished)
+    translated = rounds * values.lines + unfinished.count(b"\n")
+    kept = {"expected", partial.name, ".out.job"}  # the last process was killed
+    paths = [*output.iterdir(), *(folder / "tmp").iterdir()]
+    left = sorted({path.name for path in paths} - kept)
+    _print("translate.result", rounds=rounds, translated=translated, same=same, left=left)
+    return same and not left and translated > 0
 
 
 # --- Processes ------------------------------------------------------------------------------------
