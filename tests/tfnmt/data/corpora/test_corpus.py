@@ -110,7 +110,7 @@ def test_file_name_that_cannot_exist_is_reported(tmp_path: Path, name: str, reas
     for key in ("train", "val"):
         corpus = open_corpus(data.model_copy(update={key: files}), 1, NOWHERE)
         (problem,) = problems(corpus, key)
-        assert problem.startswith(f"{files[0]}: ")
+        assert problem.startswith(files[0].replace("\0", r"\x00") + ": ")
         assert reason in problem
         assert corpus.held_out in ((), ("val",))
 

@@ -400,6 +400,18 @@ def test_json_key_that_occurs_twice_is_an_error(tmp_path: Path, line: str) -> No
     assert problem(tmp_path / "my.jsonl", content).startswith(f"2: two keys '{key}'; ")
 
 
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", '"x\ny",z\n1,2\n'),
+        (".jsonl", '{"x\\ny": "1"}\n'),
+        (".tmx", tmx(unit(("x&#10;y", "un"), ("en", "one")))),
+    ],
+)
+def test_line_break_in_a_quoted_name_is_escaped(tmp_path: Path, suffix: str, content: str) -> None:
+    assert r"x\ny" in problem(tmp_path / f"my{suffix}", content)
+
+
 def test_other_json_keys_may_occur_twice(tmp_path: Path) -> None:
     content = '{"id": 1, "id": 2, "meta": {"a": 1, "a": 2}, "en": "one", "de": "eins"}'
     assert read(tmp_path / "my.jsonl", content) == [("one", "eins")]
