@@ -33,7 +33,8 @@ from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
-from tfnmt.runtime.files import ResumableFile, check_outputs, is_stream, write_lines
+from tfnmt.runtime.files import check_outputs, is_stream, write_lines
+from tfnmt.runtime.resumable_file import ResumableFile
 from tfnmt.runtime.startup import configure_for_single_sentences, configure_threads
 from tfnmt.runtime.streams import stdin, stdin_lines
 

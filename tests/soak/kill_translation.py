@@ -35,7 +35,7 @@ from absl import flags
 from benchmarks.measurement import read_sentences
 from tfnmt.cli import run_command
 from tfnmt.errors import UsageError, UserError
-from tfnmt.runtime.files import ResumableFile
+from tfnmt.runtime.resumable_file import ResumableFile
 
 SAMPLE = 1000
 """Number of random lines to compare."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tfnmt.data.corpora.toy import grammar
-from tfnmt.runtime.files import ResumableFile
+from tfnmt.runtime.resumable_file import ResumableFile
 
 TIMEOUT = 300
 LINES = 5000

@@ -21,7 +21,7 @@ from tfnmt.decoding.lines import Signatures
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading.models import ExportModel
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import ResumableFile
+from tfnmt.runtime.resumable_file import ResumableFile
 
 Call = Callable[..., None]
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 20)]

@@ -1,6 +1,8 @@
 import fcntl
+import io
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tfnmt.runtime.files import (
     parse_json,
     remove_leftovers,
     write_atomically,
+    write_lines,
 )
 
 
@@ -152,7 +155,8 @@ def test_streams_are_recognized_and_written_directly(tmp_path: Path) -> None:
 WRITING = """
 import sys
 from pathlib import Path
-from tfnmt.runtime.files import ResumableFile, append_line, atomic_folder, atomic_path
+from tfnmt.runtime.files import append_line, atomic_folder, atomic_path
+from tfnmt.runtime.resumable_file import ResumableFile
 
 path = Path(sys.argv[2])
 
@@ -297,3 +301,35 @@ def test_output_with_the_name_of_a_compressed_file_is_refused(tmp_path: Path) ->
 def test_output_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"^{tmp_path}: a folder; "):
         check_outputs({"--one": str(tmp_path)}, {})
+
+
+# --- Lines of output ------------------------------------------------------------------------------
+
+
+def test_lines_are_printed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8"))
+    seen = []
+
+    def lines() -> Iterator[str]:
+        for line in ("one", "zwölf"):
+            yield line
+            seen.append(raw.getvalue().decode())
+
+    write_lines(lines(), None)
+    assert seen == ["one\n", "one\nzwölf\n"]
+
+
+def test_lines_are_written_to_a_named_pipe() -> None:
+    """Shells name pipes in `--output=>(gzip > lines.gz)` and `--output=/dev/stdout | cat`."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as lines:
+        with os.fdopen(writer, "w"):
+            write_lines(["one", "two"], f"/dev/fd/{writer}")
+        assert lines.read() == "one\ntwo\n"
+    write_lines(["one"], "/dev/null")
+
+
+def test_full_disk_is_reported_for_a_stream() -> None:
+    with pytest.raises(UserError, match=r"^/dev/full: No space left on device$"):
+        write_lines(["one"], "/dev/full")

@@ -1,15 +1,12 @@
 """Output files whose writer may be killed and resumed, and lines on stdout."""
 
-import io
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.runtime.files import ResumableFile, write_lines
+from tfnmt.runtime.resumable_file import ResumableFile
 
 JOB = {"model": "run", "step": 3, "--seed": 1, "--prefix": None}
 
@@ -201,39 +198,7 @@ def test_resume_refuses_lines_without_a_recorded_job(file: ResumableFile) -> Non
         file.resume(JOB)
 
 
-# --- Lines on stdout and in pipes ----------------------------------------------------------------
-
-
-def test_lines_are_printed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8"))
-    seen = []
-
-    def lines() -> Iterator[str]:
-        for line in ("one", "zwölf"):
-            yield line
-            seen.append(raw.getvalue().decode())
-
-    write_lines(lines(), None)
-    assert seen == ["one\n", "one\nzwölf\n"]
-
-
-def test_lines_are_written_to_a_named_pipe() -> None:
-    """Shells name pipes in `--output=>(gzip > lines.gz)` and `--output=/dev/stdout | cat`."""
-    reader, writer = os.pipe()
-    with os.fdopen(reader) as lines:
-        with os.fdopen(writer, "w"):
-            write_lines(["one", "two"], f"/dev/fd/{writer}")
-        assert lines.read() == "one\ntwo\n"
-    write_lines(["one"], "/dev/null")
-
-
 def test_full_disk_at_the_start_is_reported(file: ResumableFile) -> None:
     file.job_path.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"out: No space left on device; nothing was written$"):
         file.start(JOB)
-
-
-def test_full_disk_is_reported_for_a_stream() -> None:
-    with pytest.raises(UserError, match=r"^/dev/full: No space left on device$"):
-        write_lines(["one"], "/dev/full")
