@@ -201,7 +201,6 @@ def test_any_arguments_of_the_application_give_settings_or_an_error(
     assert code in (0, 1, 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @settings(max_examples=3)
 @given(data=st.data())

@@ -131,7 +131,6 @@ def damage(path: Path, kind: str, edits: list[Edit]) -> None:
         path.write_bytes(edited(b"", edits))
 
 
-@pytest.mark.slow
 @given(st.sampled_from(FILES), st.sampled_from(["edit", "file", "folder", "remove"]), EDITS)
 @example("averaged", "file", [(0, 0, b"")])
 @example("averaged/00000100", "file", [(0, 0, b"")])
@@ -154,7 +153,6 @@ def test_damaged_run_folder_raises_only_user_errors(
     use(copy)
 
 
-@pytest.mark.slow
 @given(st.sampled_from(["tokenizer.model", f"averaged/00000100/{WEIGHTS}"]), EDITS)
 def test_changed_tokenizer_or_weights_are_refused(
     run: Run, tmp_path: Path, name: str, edits: list[Edit]
@@ -219,7 +217,6 @@ PREPARED = (
 )
 
 
-@pytest.mark.slow
 @given(
     st.sampled_from(PREPARED),
     st.sampled_from(["edit", "file", "folder", "remove"]),

@@ -332,7 +332,6 @@ def test_application_starts_without_its_backend(start_app: Any) -> None:
 # Fuzzing.
 
 
-@pytest.mark.slow
 def test_schemathesis_finds_no_server_error(app: Any, tmp_path: Path) -> None:
     checks = (
         "not_a_server_error",
@@ -422,7 +421,6 @@ def fuzzed(rng: random.Random) -> tuple[str, bytes, str]:
     return path, body, rng.choice(CONTENT_TYPES)
 
 
-@pytest.mark.slow
 def test_fuzzed_bodies_are_answered(app: Any) -> None:
     rng = random.Random(1)
     requests = [fuzzed(rng) for _ in range(10_000)]

@@ -158,14 +158,12 @@ def test_other_how_to_pages_say_why_they_are_not_run() -> None:
         assert all(block.not_run for block in found), page
 
 
-@pytest.mark.slow
 def test_tutorial_goes_from_text_to_a_served_translation(clone: Clone) -> None:
     clone.follow("get-started/tutorial")
     assert len((clone.path / "test.out").read_text().splitlines()) == LINES["test"]
     assert (clone.path / "export" / "models" / "en_de" / "1" / "saved_model.pb").is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", OUTPUTS)
 def test_page_commands_run_after_the_tutorial(
     clone: Clone, page: str, tiny_run: Path, tiny_export: Path
@@ -183,7 +181,6 @@ def test_page_commands_run_after_the_tutorial(
     assert (clone.path / OUTPUTS[page]).exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PLOTS)
 def test_page_about_the_model_writes_its_file(clone: Clone, page: str) -> None:
     clone.follow(page)

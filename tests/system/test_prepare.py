@@ -303,7 +303,6 @@ MOMENTS = (
 """Patterns of paths. The test kills the process as soon as such a path exists."""
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the /proc of Linux")
 def test_rerun_after_a_kill_completes_the_folder(
     large: list[str], uninterrupted: Path, tmp_path: Path

@@ -283,7 +283,6 @@ def test_predict_accepts_bytes_that_are_not_utf8(server: Server) -> None:
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_served_results_equal_those_of_the_export(server: Server, tiny_export: Path) -> None:
     import tensorflow_text  # noqa: F401  registers its operations
 
@@ -469,7 +468,7 @@ def documents(text: str) -> Iterator[Any]:
 CLIENT_NAMES = [
     "rest_client",
     "curl_client",
-    pytest.param("grpc_client", marks=[needs_grpc, pytest.mark.slow]),  # it imports TensorFlow
+    pytest.param("grpc_client", marks=needs_grpc),
 ]
 
 
@@ -630,7 +629,6 @@ def test_client_without_a_necessary_stream_stops_before_the_request(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENT_NAMES, indirect=True)
 def test_client_fails_if_there_is_no_server(client: Callable[..., Any]) -> None:
     done = client(Server("http://127.0.0.1:9/v1/models/demo", "127.0.0.1:9"), "a")
@@ -679,7 +677,6 @@ def test_grpc_client_retries_if_the_server_is_busy(code: str, attempts: int) -> 
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_stub_server_ends_requests_after_the_time_limit(tiny_export: Path) -> None:
     flags = ("--rest_api_timeout_in_ms=1", "--enable_model_warmup=false")
     with stub_server(tiny_export, *flags) as server:
@@ -691,7 +688,6 @@ def test_stub_server_ends_requests_after_the_time_limit(tiny_export: Path) -> No
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_hostile_texts_do_not_break_the_server_or_fill_its_memory(tiny_export: Path) -> None:
     with stub_server(tiny_export) as started:
         done = subprocess.run(
@@ -715,7 +711,6 @@ def test_hostile_texts_do_not_break_the_server_or_fill_its_memory(tiny_export: P
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_serving_benchmark_reports_throughput_and_latency(server: Server) -> None:
     done = subprocess.run(
         [

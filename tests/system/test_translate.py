@@ -22,8 +22,6 @@ LINES = 5000
 Process = subprocess.Popen[bytes]
 Start = Callable[..., Process]
 
-pytestmark = pytest.mark.slow  # each test starts TensorFlow
-
 
 @pytest.fixture
 def start(tiny_run: Path) -> Iterator[Start]:

@@ -27,8 +27,6 @@ from tfnmt.runs.run import Run
 Start = Callable[..., Process]
 Workers = Callable[..., list[Process]]
 
-pytestmark = pytest.mark.slow  # each test starts TensorFlow several times
-
 
 @pytest.fixture
 def start() -> Iterator[Start]:
