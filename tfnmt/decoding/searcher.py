@@ -5,6 +5,7 @@ vocabulary, V' the vocabulary padded to a size that `top_k` can search fast.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -219,14 +220,19 @@ def split_batches(
     )
 
     def split_search(sources: Tensor, *others: Tensor) -> Hypotheses:
-        def in_halves() -> Hypotheses:
-            short, long, original = _halves(sources)
-            return _concatenate(whole(short, *others), whole(long, *others), original)
-
-        large = tf.shape(sources)[0] >= SPLIT_ROWS
-        return tf.cond(large, in_halves, lambda: whole(sources, *others))
+        small = tf.shape(sources)[0] < SPLIT_ROWS
+        in_halves = partial(_search_in_halves, whole, sources, *others)
+        return tf.cond(small, partial(whole, sources, *others), in_halves)
 
     return tf.function(split_search, signature, autograph=False)
+
+
+def _search_in_halves(
+    search: Callable[..., Hypotheses], sources: Tensor, *others: Tensor
+) -> Hypotheses:
+    """Search the shorter and the longer half of the sources [B, S] side by side."""
+    short, long, original = _halves(sources)
+    return _concatenate(search(short, *others), search(long, *others), original)
 
 
 def _halves(sources: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import IntEnum
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import keras
@@ -94,7 +95,7 @@ class Trainer(keras.Model):
         """
         context = tf.distribute.get_replica_context()
         shares = self._divide(data, self._dropout_seed(context))
-        gradients, sums = add_parts([self.differentiate(*share) for share in shares])
+        gradients, sums = add_parts(list(starmap(self.differentiate, shares)))
         padded_tokens = tf.cast(self.config.forward_passes * tf.size(data[1]), tf.float32)
         gradients, sums, padded_tokens, stop = context.all_reduce(
             "SUM", (gradients, sums, padded_tokens, self.stop.read_value())
@@ -162,7 +163,7 @@ class Trainer(keras.Model):
         """Return the gradients of a batch's mean loss before clipping, for histograms."""
         step = tf.cast(self.optimizer.iterations, tf.int32)
         shares = self._divide(data, tf.stack([self.config.seed, step]))
-        part = add_parts([self.differentiate(*share) for share in shares])
+        part = add_parts(list(starmap(self.differentiate, shares)))
         return [gradient / part.sums.tokens for gradient in part.gradients]
 
     def _divide(self, data: Any, seed: Tensor) -> list[tuple[Any, Tensor]]:
