@@ -45,7 +45,11 @@ class Merger:
         self._processor = processor
         self._byte_ids = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
         numbers = set(range(first_token, processor.vocab_size())) - set(self._byte_ids)
-        self._ids = {processor.id_to_piece(number): number for number in numbers}
+        self._ids = {
+            processor.id_to_piece(number): number
+            for number in numbers
+            if not processor.is_control(number)
+        }
         self._costs = {token: -processor.get_score(number) for token, number in self._ids.items()}
         self._segment = lru_cache(maxsize=WORDS)(self._segment_word)
 

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -17,8 +17,13 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 
 SPACE = "\u2581"
 
+LANGUAGE_TOKEN = re.compile(r"<2(\w+)>")
+"""The token of a target language, for example `<2de>` (Johnson et al., 2017)."""
 
-def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> bytes:
+
+def train_tokenizer(
+    lines: Iterable[str], config: TokenizerConfig, languages: Sequence[str] = ()
+) -> bytes:
     """Train a SentencePiece BPE model.
 
     Byte tokens replace characters that the text does not contain. So every string can be encoded,
@@ -27,6 +32,8 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> bytes:
     Args:
         lines: The text.
         config: Vocabulary size and normalization.
+        languages: The target languages of a model with several; each gets a language token. These
+            are control symbols, which no text is encoded to: `<2de>` in a text is ordinary text.
 
     Returns:
         The content of a `.model` file.
@@ -48,6 +55,7 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> bytes:
             bos_id=BOS,
             eos_id=EOS,
             unk_id=UNK,
+            control_symbols=[f"<2{language}>" for language in languages],
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -85,19 +93,47 @@ class Tokenizer:
         """Return all tokens in the order of their ids. A leading ▁ stands for a space."""
         return [self._processor.id_to_piece(number) for number in range(self.vocab_size)]
 
+    @cached_property
+    def language_tokens(self) -> dict[str, int]:
+        """The id of each target language's token, in order; none for a single direction."""
+        numbers = range(UNK + 1, self.vocab_size)
+        controls = [n for n in numbers if self._processor.is_control(n)]
+        names = [LANGUAGE_TOKEN.fullmatch(self._processor.id_to_piece(n)) for n in controls]
+        return {name[1]: n for name, n in zip(names, controls, strict=True) if name}
+
+    def source_prefix(self, target: str) -> list[int]:
+        """Return the ids in front of every source that is translated to a language.
+
+        Raises:
+            UserError: There are language tokens, but none for this language.
+        """
+        known = self.language_tokens
+        if known and target not in known:
+            raise UserError(
+                f"tokenizer.model: has no language token for {target}, only for "
+                f"{', '.join(known)}; use one of them as the target language"
+            )
+        return [known[target]] if known else []
+
     def encode(self, lines: list[str]) -> list[list[int]]:
         """Encode lines without BOS and EOS."""
         encoded: list[list[int]] = self._processor.encode(lines)
         return encoded
 
-    def encode_flat(self, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def encode_flat(
+        self, lines: list[str], prefix: Sequence[int] = ()
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of lines, EOS after each, and the number of ids per line.
 
         No token spans a space, so a line is the sequence of its words, and most words are cached.
         This is several times faster than merging every line.
+
+        Args:
+            lines: The text.
+            prefix: Ids in front of each line.
         """
-        eos = self._bytes([EOS])
-        encoded = [b"".join(map(self._word, self._words_of(line))) + eos for line in lines]
+        begin, eos = self._bytes(prefix), self._bytes([EOS])
+        encoded = [begin + b"".join(map(self._word, self._words_of(line))) + eos for line in lines]
         lengths = np.fromiter(map(len, encoded), np.int64) // len(eos)
         return np.frombuffer(b"".join(encoded), self.dtype), lengths
 
@@ -139,7 +175,7 @@ class Tokenizer:
     def _encode_word(self, word: str) -> bytes:
         return self._bytes(self._processor.encode(word))
 
-    def _bytes(self, ids: list[int]) -> bytes:
+    def _bytes(self, ids: Sequence[int]) -> bytes:
         return np.array(ids, self.dtype).tobytes()
 
 

@@ -9,6 +9,8 @@ from threading import Barrier
 import numpy as np
 import pytest
 import sentencepiece
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tfnmt.config import TokenizerConfig
 from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
@@ -46,14 +48,23 @@ def text(rows: int = 300) -> list[str]:
     return [" ".join(numbers.choices(WORDS, k=numbers.randint(3, 12))) for _ in range(rows)]
 
 
-def trained(lines: Iterable[str], **keys: object) -> Tokenizer:
+def trained(lines: Iterable[str], languages: tuple[str, ...] = (), **keys: object) -> Tokenizer:
     config = TokenizerConfig.model_validate({"vocab_size": 300, **keys})
-    return Tokenizer(train_tokenizer(lines, config))
+    return Tokenizer(train_tokenizer(lines, config, languages))
+
+
+LANGUAGES = ("de", "pt_BR")
+
+
+@pytest.fixture(scope="module", params=[(), LANGUAGES], ids=["one target", "two targets"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return trained(text(), request.param)
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return trained(text())
+def multilingual() -> Tokenizer:
+    """Trained on text that spells the language tokens."""
+    return trained([*text(), *["<2de> the x<2de> dog", "<2pt_BR>Hund"] * 50], LANGUAGES)
 
 
 def encode_and_decode(tokenizer: Tokenizer, line: str) -> str:
@@ -256,6 +267,61 @@ def test_sample_skips_merges_as_often_as_sentencepiece(
         sum(len(ids) * count for ids, count in found.items()) for found in (counts, expected_counts)
     )
     assert ours == pytest.approx(theirs, rel=0.01)
+
+
+# --- Language tokens ------------------------------------------------------------------------------
+
+
+def test_language_tokens_follow_the_other_special_tokens(multilingual: Tokenizer) -> None:
+    assert multilingual.language_tokens == {"de": UNK + 1, "pt_BR": UNK + 2}
+    assert multilingual.tokens()[UNK + 1 : UNK + 3] == ["<2de>", "<2pt_BR>"]
+    assert multilingual.vocab_size == 300
+
+
+def test_a_single_direction_has_no_language_tokens() -> None:
+    lines = [*text(), *["<2de> the dog"] * 50]
+    assert trained(lines).language_tokens == {}
+    assert trained(lines).source_prefix("de") == []
+    assert trained(lines).tokens()[UNK + 1] == "<0x00>"
+
+
+def test_source_prefix_is_the_language_token_of_the_target(multilingual: Tokenizer) -> None:
+    prefix = multilingual.source_prefix("pt_BR")
+    assert prefix == [UNK + 2]
+    flat, lengths = multilingual.encode_flat(["the dog", ""], prefix)
+    (ids,) = multilingual.encode(["the dog"])
+    assert split_by_line(flat, lengths) == [[UNK + 2, *ids, EOS], [UNK + 2, EOS]]
+
+
+def test_unknown_target_language_is_refused(multilingual: Tokenizer) -> None:
+    with pytest.raises(UserError, match=r"no language token for fr, only for de, pt_BR"):
+        multilingual.source_prefix("fr")
+
+
+def test_language_tokens_have_no_text(multilingual: Tokenizer) -> None:
+    (ids,) = multilingual.encode(["the dog"])
+    assert multilingual.decode([[UNK + 1, *ids, UNK + 2]]) == ["the dog"]
+
+
+SPELLINGS = st.sampled_from(["<2de>", "<2pt_BR>", "<2", "de>", " ", "the"])
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(parts=st.lists(SPELLINGS | st.text()), dropout=st.sampled_from([1e-15, 0.5]))
+@example(parts=["<2de>"], dropout=1e-15)
+@example(parts=["<2de> the x<2de> dog <2pt_BR>Hund"], dropout=0.5)
+def test_no_text_produces_a_language_token(
+    multilingual: Tokenizer, parts: list[str], dropout: float
+) -> None:
+    line = "".join(parts).encode(errors="replace").decode().replace("\n", " ")
+    control = {PAD, BOS, EOS, *multilingual.language_tokens.values()}
+    encodings = [multilingual.encode([line])[0], multilingual.encode_flat([line])[0][:-1].tolist()]
+    assert encodings[0] == encodings[1]
+    sampled = multilingual.sample([line], dropout, seed=1)[0][:-1].tolist()
+    words = line.replace("\u2581", " ").split(" ")  # runs of spaces and the space mark change
+    for ids in (encodings[0], sampled):
+        assert control.isdisjoint(ids)
+        assert [w for w in multilingual.decode([ids])[0].split(" ") if w] == [w for w in words if w]
 
 
 # --- Damaged models -------------------------------------------------------------------------------
