@@ -14,7 +14,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -77,6 +76,8 @@ def define_experiment(values: FlagValues) -> None:
         ("target", "the language to translate to"),
     ):
         flags.DEFINE_string(name, None, text, flag_values=values)
+    directions = "several directions of one model, such as en-de,de-en, instead of two languages"
+    flags.DEFINE_list("directions", None, directions, flag_values=values)
     train = (
         "parallel text: my.en,my.de, or a .tsv, .csv, .jsonl or .tmx file (also .gz), or a folder; "
         "quote a name with a comma: '\"a,b.tsv\"'"
@@ -280,19 +281,27 @@ def resolve_config(values: Any) -> Config:
         name = overrides.get(section, {}).get(key)
         if isinstance(name, str):  # build_config reports any other value
             overrides[section][key] = os.path.realpath(name)
-    return build_config(merge(preset, {"data": _data_tree(values)}, overrides))
+    named = _direction_tree((preset.get("data") or {}).get("directions"))
+    return build_config(merge(preset, {"data": _data_tree(values, named)}, overrides))
 
 
-def _data_tree(values: Any) -> Tree:
-    """Return the keys of the `data` section that the flags set."""
+def _data_tree(values: Any, named: Tree) -> Tree:
+    """Return the keys of the `data` section that the flags set.
+
+    Args:
+        values: The flags of `define_experiment`.
+        named: The keys that name the directions of the preset, if it has several.
+    """
     from tfnmt.data.corpora.discovery import find_languages
 
-    tree: Tree = {name: values[name].value for name in ("source", "target") if values[name].value}
+    tree = _language_tree(values, named)
     for name in ("train", "val"):
         if values[name].value is not None:
             tree[name] = [_absolute(file) for file in values[name].value]
     if values.train is None:
         return tree
+    if tree.get("directions"):
+        return tree | {"corpus": None}
     languages = find_languages(values.train, values.source, values.target)
     if languages is not None:
         tree |= {"source": languages[0], "target": languages[1]}
@@ -302,6 +311,28 @@ def _data_tree(values: Any) -> Tree:
             "name two languages"
         )
     return tree | {"corpus": None}
+
+
+def _language_tree(values: Any, named: Tree) -> Tree:
+    """Return the keys of the languages: those of the flags, or several directions of the preset."""
+    languages = {name: values[name].value for name in ("source", "target") if values[name].value}
+    if values.directions is None:
+        return named | languages | {"directions": None} if languages else named
+    if languages:
+        raise UsageError(
+            "--directions: not together with --source and --target, which name a single direction"
+        )
+    return _direction_tree(values.directions)
+
+
+def _direction_tree(directions: Any) -> Tree:
+    """Return the keys that name several directions. `build_config` reports invalid ones."""
+    if directions is None:
+        return {}
+    first = str(directions[0]) if isinstance(directions, list) and directions else ""
+    source, dash, target = first.partition("-")
+    languages = {"source": source, "target": target} if dash else {}
+    return {"directions": directions, **languages}
 
 
 def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Corpus", "Prepared"]:
@@ -327,15 +358,16 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
         open_corpus,
         split_name,
     )
-    from tfnmt.data.corpora.corpus import Files, HeldOut
+    from tfnmt.data.corpora.corpus import HeldOut
+    from tfnmt.data.corpora.directions import by_direction, with_held_out
     from tfnmt.data.preparation.prepared import prepare
 
     data_dir = data_folder(values.data_dir)
     corpus = open_corpus(config.data, config.training.seed, data_dir)
     resumed = run if run is not None and run.has_checkpoint() else None
-    if resumed and isinstance(corpus, Files):
-        corpus = replace(corpus, fixed_held_out=resumed.held_out())
-    if isinstance(corpus, HeldOut):
+    if resumed:
+        corpus = with_held_out(corpus, resumed.held_out())
+    if any(isinstance(part, HeldOut) for part in by_direction(config.data, corpus).values()):
         log("no --val: random pairs of the training data are held out for validation")
     splits = ["train", split_name(config.data, corpus, "val")]
     missing = not all(map(os.path.isfile, corpus.files("train")))

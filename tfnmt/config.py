@@ -42,6 +42,7 @@ Limit = Annotated[int, Field(ge=1, le=100_000), Numeric]
 Fraction = Annotated[float, Field(ge=0, lt=1), Numeric]
 Positive = Annotated[float, Field(gt=0), Numeric]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+Direction = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*-[A-Za-z][A-Za-z0-9_]*$")]
 
 
 class Section(BaseModel):
@@ -67,6 +68,11 @@ class DataConfig(Section):
     corpus: str | None = Field("toy", description="named corpus; null if train names files")
     source: Language = Field("en", description="language to translate from")
     target: Language = Field("de", description="language to translate to")
+    directions: tuple[Direction, ...] | None = Field(
+        None,
+        description="directions of a model with several, such as [en-de, de-en]; source and target "
+        "are then the first of them",
+    )
     train: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         None,
         description="your own training data: pairs of aligned files, files of other formats, or "
@@ -100,7 +106,33 @@ class DataConfig(Section):
         assert self.batch_tokens != "auto"
         return self.batch_tokens
 
+    @property
+    def all_directions(self) -> tuple[str, ...]:
+        """The directions that the model is trained on, for example `en-de`."""
+        return self.directions or (f"{self.source}-{self.target}",)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All target languages, sorted."""
+        return tuple(sorted({direction.split("-")[1] for direction in self.all_directions}))
+
+    def of_direction(self, direction: str) -> Self:
+        """Return the section for a single direction."""
+        source, target = direction.split("-")
+        return self.model_copy(update={"source": source, "target": target, "directions": None})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_first_direction(cls, keys: Any) -> Any:
+        """Take `source` and `target` from the first direction, unless they are given."""
+        directions = keys.get("directions") if isinstance(keys, Mapping) else None
+        if not isinstance(directions, list | tuple) or not directions:
+            return keys
+        languages = str(directions[0]).split("-")
+        return dict(zip(("source", "target"), languages, strict=False)) | dict(keys)
+
     def _conflicts(self) -> Iterator[str]:
+        yield from self._conflicting_directions()
         if self.source == self.target:
             yield f"source and target are both '{self.source}'; set two different languages"
         if self.corpus is not None and self.train is not None:
@@ -114,6 +146,21 @@ class DataConfig(Section):
                 f"batch_tokens {self.batch_tokens} is less than max_length {self.max_length}; "
                 "raise batch_tokens or lower max_length"
             )
+
+    def _conflicting_directions(self) -> Iterator[str]:
+        directions = self.all_directions
+        if self.directions == ():
+            yield "directions is an empty list; name directions like en-de, or set it to null"
+        if f"{self.source}-{self.target}" != directions[0]:
+            yield (
+                f"source and target are {self.source} and {self.target}, but directions begins "
+                f"with {directions[0]}; omit source and target, or set directions to null"
+            )
+        for direction in directions[1:]:
+            if len(set(direction.split("-"))) == 1:
+                yield f"directions: {direction} has a single language; name two different ones"
+        for direction in sorted({each for each in directions if directions.count(each) > 1}):
+            yield f"directions: {direction} is repeated; name each direction once"
 
 
 class CleaningConfig(Section):
@@ -582,7 +629,9 @@ def _problems(detail: dict[str, Any]) -> list[str]:
         return [f"{key}: unknown key; {hint}choose one of {', '.join(known)}"]
     if kind == "value_error":
         return [f"{key}: {line}" for line in str(detail["ctx"]["error"]).splitlines()]
-    if key == "data.batch_tokens":  # pydantic reports one error for each member of the union
+    if key == "data.directions" and kind == "string_pattern_mismatch":
+        advice = "it must be two languages, like en-de"
+    elif key == "data.batch_tokens":  # pydantic reports one error for each member of the union
         if kind != "literal_error":
             return []
         advice = "it must be 1 or greater, or 'auto'"

@@ -2,6 +2,7 @@
 
     python -m tfnmt.prepare --list
     python -m tfnmt.prepare --dataset=multi30k [--source=en] [--target=de]
+    python -m tfnmt.prepare --dataset=tatoeba --directions=en-de,de-en,en-fr
     python -m tfnmt.prepare --train=my.tmx --source=en --target=de [--val=dev.en,dev.de]
 
 This command is optional: tfnmt.train prepares a corpus that is not prepared yet. A repeated command
@@ -31,7 +32,8 @@ def main(values: Any, positional: list[str]) -> None:
         return
     _, prepared = read_data(values, resolve_config(values))
     print(prepared.table)
-    log(f"prepared corpus: {prepared.folder}; its report.html has more details")
+    report = "*/report.html" if prepared.directions else "report.html"
+    log(f"prepared corpus: {prepared.folder}; its {report} has more details")
 
 
 if __name__ == "__main__":

@@ -413,6 +413,45 @@ def test_names_with_commas_are_quoted(data_folder: Path) -> None:
     assert pairs == {(f"en {number}", f"de {number}") for number in range(200)}
 
 
+DIRECTIONS = ("de-en", "en-de")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--dataset=toy", "--directions=de-en,en-de"],
+        ["--train=my.en,my.de", "--directions=de-en,en-de"],
+        ["--config=several.yaml"],
+        ["--config=several.yaml", "--train=my.en,my.de"],
+    ],
+)
+def test_directions_come_from_the_flag_or_the_preset(
+    data_folder: Path, arguments: list[str]
+) -> None:
+    (data_folder / "several.yaml").write_text("data: {directions: [de-en, en-de]}")
+    data = resolve_config(parsed(*arguments)).data
+    assert (data.source, data.target, data.directions) == ("de", "en", DIRECTIONS)
+
+
+@pytest.mark.parametrize("flag", ["--source=de", "--target=en"])
+def test_a_language_replaces_the_directions_of_the_preset(data_folder: Path, flag: str) -> None:
+    (data_folder / "several.yaml").write_text("data: {directions: [de-en, en-de]}")
+    assert resolve_config(parsed("--config=several.yaml", flag)).data.all_directions == ("de-en",)
+
+
+def test_directions_with_a_language_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"^--directions: not together with --source"):
+        resolve_config(parsed("--dataset=toy", "--directions=en-de,de-en", "--source=en"))
+
+
+@pytest.mark.parametrize("directions", ["en", "", "en-de,en_fr"])
+def test_invalid_direction_is_one_problem(directions: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_config(parsed("--dataset=toy", f"--directions={directions}"))
+    assert len(caught.value.problems) == 1
+    assert "directions" in caught.value.problems[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "languages"),
     [
@@ -556,3 +595,31 @@ def test_test_set_downloaded_later_does_not_change_a_resumed_run(data_folder: Pa
     assert again.folder == prepared.folder
     _, new = read_data(values, config)
     assert len(new.source) == len(prepared.source) - 1
+
+
+def test_resumed_run_keeps_the_held_out_splits_of_each_direction(data_folder: Path) -> None:
+    folder = data_folder / "data" / "wmt14"
+    for pair in ("de-en", "fr-en"):
+        (folder / pair).mkdir(parents=True)
+        for split, first in (("train", 0), ("newstest2013", 300)):
+            for language in pair.split("-"):
+                lines = "".join(f"{language} {n}\n" for n in range(first, first + 100))
+                (folder / pair / f"{split}.{language}").write_text(lines)
+    values = parsed(
+        "--dataset=wmt14",
+        "--directions=en-de,de-en,fr-en",
+        "--data_dir=data",
+        "--set=cleaning.leakage=true",
+        "--set=tokenizer.vocab_size=280",
+    )
+    config, run = resolve_config(values), Run(data_folder / "run")
+    corpus, prepared = read_data(values, config, run)
+    assert corpus.held_out == ("en-de newstest2013", "de-en newstest2013", "fr-en newstest2013")
+    run.create(config, prepared.tokenizer.model, prepared.folder.name, corpus.held_out)
+    run.checkpoints().write(1, lambda _: None)
+    for language in ("de", "en"):
+        (folder / "de-en" / f"newstest2014.{language}").write_text(f"{language} 7\n")
+    _, again = read_data(values, config, run)
+    assert again.folder == prepared.folder
+    _, new = read_data(values, config)
+    assert len(new.source) == len(prepared.source) - 2

@@ -97,6 +97,22 @@ INVALID = {
         {"data": {"source": "../en"}},
         "data.source: '../en' is invalid; it must be a letter, then letters, digits or underscores",
     ),
+    "direction with one language": (
+        {"data": {"directions": ["en"]}},
+        "data.directions: 'en' is invalid; it must be two languages, like en-de",
+    ),
+    "direction to its own language": (
+        {"data": {"directions": ["en-de", "de-de"]}},
+        "data: directions: de-de has a single language; ",
+    ),
+    "repeated direction": (
+        {"data": {"directions": ["en-de", "de-en", "en-de"]}},
+        "data: directions: en-de is repeated; ",
+    ),
+    "other source than the first direction": (
+        {"data": {"source": "fr", "directions": ["en-de", "de-en"]}},
+        "data: source and target are fr and de, but directions begins with en-de; ",
+    ),
     "small vocabulary": ({"tokenizer": {"vocab_size": 261}}, "tokenizer.vocab_size: 261 "),
     "wrong choice": (
         {"model": {"activation": "tanh"}},
@@ -323,7 +339,7 @@ def test_all_conflicts_within_a_section_are_reported_together() -> None:
         ({"trainning": {}}, "trainning: unknown key; did you mean training? "),
         (
             {"data": {"xyz": 1}},
-            "data.xyz: unknown key; choose one of corpus, source, target, train",
+            "data.xyz: unknown key; choose one of corpus, source, target, directions",
         ),
     ],
 )
@@ -526,3 +542,17 @@ def test_huge_invalid_value_is_shortened_in_the_message() -> None:
     with pytest.raises(UsageError, match=r"^data\.source: ") as caught:
         build_config({"data": {"source": value}})
     assert len(str(caught.value)) < 10_000
+
+
+def test_directions_set_source_and_target() -> None:
+    data = build_config({"data": {"directions": ["fr-en", "en-de", "de-en"]}}).data
+    assert (data.source, data.target) == ("fr", "en")
+    assert data.all_directions == ("fr-en", "en-de", "de-en")
+    assert data.targets == ("de", "en")
+
+
+def test_section_of_a_direction_equals_that_of_a_single_direction() -> None:
+    data = build_config({"data": {"directions": ["en-de", "de-en"]}}).data
+    single = build_config({"data": {"source": "de", "target": "en"}}).data
+    assert data.of_direction("de-en") == single
+    assert single.all_directions == ("de-en",)

@@ -292,6 +292,7 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
         {},
         {
             "data.max_pairs": "10",
+            "data.directions": "[en-de, de-en]",
             "tokenizer.vocab_size": "273",
             "tokenizer.normalization": "nfkc",
         },

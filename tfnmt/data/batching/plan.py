@@ -169,6 +169,8 @@ def _sample_tokens(
         return TokenArray(ids, np.concatenate([[0], np.cumsum(lengths)]))
 
     source = sample(prepared.source_lines, 2 * window)
+    if prepared.tokenizer.language_tokens:
+        source = source.with_first(prepared.source.ids[prepared.source.splits[rows]])
     target = sample(prepared.target_lines, 2 * window + 1)
     return Pairs(source, target, np.arange(len(rows)))
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from tfnmt.config import DataConfig
 from tfnmt.data.corpora.assembly import Origin, assemble, readable
 from tfnmt.data.corpora.corpus import BuiltIn, Corpus, Files, HeldOut, check_files
-from tfnmt.data.corpora.discovery import find_texts
+from tfnmt.data.corpora.directions import Directions, by_direction
+from tfnmt.data.corpora.discovery import divide_by_direction, find_texts
 from tfnmt.data.corpora.downloads import Download
 from tfnmt.data.corpora.published import (
     Part,
@@ -272,7 +273,7 @@ def data_folder(named: str | None) -> Path:
 
 
 def open_corpus(data: DataConfig, seed: int, data_dir: Path) -> Corpus:
-    """Open the corpus of a configuration in its direction.
+    """Open the corpus of a configuration in its direction, or in all of them.
 
     Args:
         data: The `data` section.
@@ -282,6 +283,9 @@ def open_corpus(data: DataConfig, seed: int, data_dir: Path) -> Corpus:
     Raises:
         UsageError: The name or the direction does not exist.
     """
+    if len(data.all_directions) > 1:
+        sections = _divide_files(data)
+        return Directions({name: open_corpus(sections[name], seed, data_dir) for name in sections})
     if data.train is not None:
         return _custom_corpus(data, seed)
     return _entry(data).open(data.source, data.target, data_dir)
@@ -297,9 +301,11 @@ def download_missing(
     """
     entry = CORPORA.get(data.corpus or "")
     if isinstance(entry, Published):
-        for split in splits:
-            if not all(path.is_file() for path in corpus.files(split)):
-                assemble(entry, (data.source, data.target), split, data_dir, origin)
+        for direction, part in by_direction(data, corpus).items():
+            source, target = direction.split("-")
+            for split in splits:
+                if not all(path.is_file() for path in part.files(split)):
+                    assemble(entry, (source, target), split, data_dir, origin)
     check_files(corpus, *splits)
 
 
@@ -374,6 +380,21 @@ def _entry(data: DataConfig) -> BuiltIn | Published:
             f"data.corpus={name}: no direction {data.source}-{data.target}; choose one of {pairs}"
         )
     return entry
+
+
+def _divide_files(data: DataConfig) -> dict[str, DataConfig]:
+    """Return the section of each direction, with the files of its languages."""
+    files = {
+        key: divide_by_direction(names, data.all_directions, f"data.{key}")
+        for key, names in (("train", data.train), ("val", data.val))
+        if names is not None
+    }
+    return {
+        direction: data.of_direction(direction).model_copy(
+            update={key: names[direction] for key, names in files.items()}
+        )
+        for direction in data.all_directions
+    }
 
 
 def _custom_corpus(data: DataConfig, seed: int) -> Corpus:

@@ -39,6 +39,46 @@ def find_texts(names: Sequence[str | Path], source: str, target: str) -> tuple[T
     return tuple(texts)
 
 
+def divide_by_direction(
+    names: Sequence[str | Path], directions: Sequence[str], key: str
+) -> dict[str, tuple[str, ...]]:
+    """Return the files of each direction. Two aligned files serve both of their directions.
+
+    Args:
+        names: Aligned files, named by language, and folders of them, which serve all directions.
+        directions: The directions, for example `en-de`.
+        key: The configuration key of the names, for messages.
+
+    Raises:
+        UsageError: A file has no known direction, or a direction has no file.
+    """
+    found: dict[str, list[str]] = {direction: [] for direction in directions}
+    for group in _groups(names):
+        own = [name for name in directions if _serves(group, *name.split("-"))]
+        if not own:
+            raise UsageError(
+                f"{', '.join(map(str, group))}: not aligned files of a direction "
+                f"({', '.join(directions)}); give two files named by language, such as my.en and "
+                "my.de, or a folder of only such files"
+            )
+        for direction in own:
+            found[direction] += map(str, group)
+    missing = [direction for direction, files in found.items() if not files]
+    if missing:
+        raise UsageError(
+            f"{key}: no text for {', '.join(missing)}; add two aligned files, named by language"
+        )
+    return {direction: tuple(files) for direction, files in found.items()}
+
+
+def _serves(group: Sequence[Path], source: str, target: str) -> bool:
+    """Return whether files or a folder can have text of a direction."""
+    if len(group) == 1:
+        return os.path.isdir(group[0]) and not any(map(_format, _list(group[0])))
+    suffixes = _language_suffixes(*group)
+    return (0, 2) in (_evidence(*suffixes, source, target), _evidence(*suffixes, target, source))
+
+
 def find_languages(
     names: Sequence[str | Path], source: str | None, target: str | None
 ) -> tuple[str, str] | None:

@@ -10,6 +10,10 @@ It is a folder named by the hash of everything it depends on:
     rejected.tsv.gz                         every removed pair: rule, source, target
     checksums.json                          the checksums of text, tokenizer, ids and starts
 
+With several directions, the pairs of one follow those of another, and the ids of a source begin
+with the language token of its target. directions.json has the number of pairs of each direction,
+and a folder for each direction, such as en-de/, has its report and its removed pairs.
+
 Whenever a corpus is opened, its checksums and the size of its text are verified, and a damaged one
 is prepared again. The checksums of the text are verified if training reads it, for BPE-dropout.
 """
@@ -19,12 +23,12 @@ import hashlib
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
-from itertools import islice
+from itertools import accumulate, chain, islice, pairwise
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from random import Random
@@ -33,8 +37,9 @@ from typing import IO, Any, NamedTuple, TextIO
 
 import numpy as np
 
-from tfnmt.config import Config
-from tfnmt.data.corpora.corpus import Corpus
+from tfnmt.config import Config, DataConfig
+from tfnmt.data.corpora.corpus import Corpus, Fingerprint
+from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.cleaning import Rule, make_rules, violated_rule
 from tfnmt.data.preparation.report import Report, Side
@@ -47,7 +52,7 @@ from tfnmt.data.preparation.storage import (
     splits_path,
 )
 from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
-from tfnmt.errors import UserError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import log, progress_bar
 from tfnmt.runs.checkpoints import CHECKSUMS, TOKENIZER, sha256
 from tfnmt.runtime.files import atomic_folder, file_lock, parse_json, remove_leftovers
@@ -67,6 +72,8 @@ SAMPLE_SEED = 1
 
 SIDES = ("source", "target")
 
+DIRECTIONS = "directions.json"
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -79,6 +86,7 @@ class Prepared:
     source_lines: TextArray
     target_lines: TextArray
     checksum: str = ""  # of tokenizer, ids and starts
+    directions: Mapping[str, range] | None = None  # the rows of each direction, if several
 
     @property
     def identity(self) -> str:
@@ -87,8 +95,14 @@ class Prepared:
 
     @property
     def table(self) -> str:
-        """Return the report as a readable table."""
-        return (self.folder / "report.txt").read_text(encoding="utf-8")
+        """Return the report as a readable table, or one for each direction."""
+        if self.directions is None:
+            return (self.folder / "report.txt").read_text(encoding="utf-8")
+        tables = (
+            f"{name}\n{(self.folder / name / 'report.txt').read_text(encoding='utf-8')}"
+            for name in self.directions
+        )
+        return "\n\n".join(tables)
 
 
 def prepare(
@@ -150,9 +164,22 @@ def open_prepared(folder: Path, reads_text: bool = False) -> Prepared:
             source_lines=open_text(_text_path(folder, "source")),
             target_lines=open_text(_text_path(folder, "target")),
             checksum=checksum,
+            directions=_read_directions(folder),
         )
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def _read_directions(folder: Path) -> dict[str, range] | None:
+    """Return the rows of each direction, or None if there is a single one."""
+    path = folder / DIRECTIONS
+    return _row_ranges(parse_json(path.read_bytes())) if path.exists() else None
+
+
+def _row_ranges(pairs: Mapping[str, int]) -> dict[str, range]:
+    """Return the rows of each direction, given its number of pairs."""
+    starts = accumulate(pairs.values(), initial=0)
+    return {name: range(*rows) for name, rows in zip(pairs, pairwise(starts), strict=True)}
 
 
 def _verify(folder: Path, paths: list[Path]) -> str:
@@ -173,6 +200,8 @@ def _verify(folder: Path, paths: list[Path]) -> str:
         recorded = None
     if not isinstance(recorded, dict):
         raise UserError(f"{folder / CHECKSUMS}: damaged")
+    if DIRECTIONS in recorded and not (folder / DIRECTIONS).exists():
+        raise UserError(f"{folder / DIRECTIONS}: missing")
     for name, checksum in found.items():
         if recorded.get(name) != checksum:
             raise UserError(f"{folder / name}: damaged")
@@ -187,27 +216,70 @@ def _checksums(paths: list[Path]) -> dict[str, str]:
 
 
 def _write(folder: Path, config: Config, corpus: Corpus, tokenizer: bytes | None) -> None:
-    report = _clean(folder, config, corpus)
-    if report.kept == 0:
-        raise UserError(
-            f"data.train: cleaning removed all {report.read:,} training pairs "
-            f"({_removals(report) or 'there is no text'}); check the text and the section cleaning"
-        )
-    if report.kept < report.read:
-        log(f"{report.kept:,} of {report.read:,} pairs kept; removed: {_removals(report)}")
-    model = tokenizer or _train_tokenizer(folder, config)
+    reports = _clean(folder, config, by_direction(config.data, corpus))
+    rows = _row_ranges({direction: report.kept for direction, report in reports.items()})
+    model = tokenizer or _train_tokenizer(folder, config, rows)
+    _check_languages(Tokenizer(model), config.data)
     (folder / TOKENIZER).write_bytes(model)
-    report.tokens = _encode(folder)
-    report.write(folder)
+    tokens = _encode(folder, rows)
+    for direction, report in reports.items():
+        report.tokens = tokens[direction]
+        report.write(_report_folder(folder, direction, rows))
+    if len(rows) > 1:
+        pairs = {direction: report.kept for direction, report in reports.items()}
+        (folder / DIRECTIONS).write_text(json.dumps(pairs) + "\n")
     checksums = _checksums([*_id_files(folder), *_text_files(folder)])
     (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
+
+
+def _report_folder(folder: Path, direction: str, directions: Collection[str]) -> Path:
+    """Return the folder of a report: its own if there are several."""
+    return folder / direction if len(directions) > 1 else folder
 
 
 # --- Cleaning -------------------------------------------------------------------------------------
 
 
-def _clean(folder: Path, config: Config, corpus: Corpus) -> Report:
-    """Write the pairs that violate no rule as text, and the others as rejected."""
+def _clean(folder: Path, config: Config, corpora: Mapping[str, Corpus]) -> dict[str, Report]:
+    """Write the pairs that violate no rule as text, and the others as rejected.
+
+    Returns:
+        The report of each direction.
+    """
+    with (
+        FlatWriter(_text_path(folder, "source")) as source,
+        FlatWriter(_text_path(folder, "target")) as target,
+    ):
+        reports = {}
+        for direction, corpus in corpora.items():
+            own = _report_folder(folder, direction, corpora)
+            own.mkdir(exist_ok=True)
+            section = config.data.of_direction(direction)
+            of_direction = config.model_copy(update={"data": section})
+            report = _clean_direction(own, of_direction, corpus, (source, target))
+            _report_removals(report, direction if len(corpora) > 1 else None)
+            reports[direction] = report
+    return reports
+
+
+def _report_removals(report: Report, direction: str | None) -> None:
+    """Log the number of removed pairs. Raise a UserError if no pair is left."""
+    removals = ", ".join(f"{count:,} {rule}" for rule, count in report.removed.items() if count)
+    if report.kept == 0:
+        raise UserError(
+            f"data.train: cleaning removed all {report.read:,} training pairs"
+            f"{f' of {direction}' if direction else ''} ({removals or 'there is no text'}); check "
+            "the text and the section cleaning"
+        )
+    if report.kept < report.read:
+        place = f"{direction}: " if direction else ""
+        log(f"{place}{report.kept:,} of {report.read:,} pairs kept; removed: {removals}")
+
+
+def _clean_direction(
+    folder: Path, config: Config, corpus: Corpus, writers: tuple[FlatWriter, FlatWriter]
+) -> Report:
+    """Write the pairs of a direction that violate no rule, and the others as rejected."""
     data = config.data
     rules = make_rules(config.cleaning, (data.source, data.target), _held_out(config, corpus))
     report = Report(data.corpus or "custom data", Side(data.source), Side(data.target))
@@ -215,16 +287,12 @@ def _clean(folder: Path, config: Config, corpus: Corpus) -> Report:
     errors = "surrogateescape" if config.cleaning.broken else "strict"
     text = islice(corpus.pairs("train", errors), data.max_pairs)
     pairs = progress_bar(text, "reading", "pairs", data.max_pairs)
-    with (
-        FlatWriter(_text_path(folder, "source")) as source,
-        FlatWriter(_text_path(folder, "target")) as target,
-        _gzip_writer(folder / "rejected.tsv.gz") as rejected,
-    ):
+    with _gzip_writer(folder / "rejected.tsv.gz") as rejected:
         while chunk := list(islice(pairs, CHUNK)):
             kept = list(_filter(chunk, rules, report, rejected))
             report.keep(kept)
-            _write_lines(source, [pair[0] for pair in kept])
-            _write_lines(target, [pair[1] for pair in kept])
+            for side, writer in enumerate(writers):
+                _write_lines(writer, [pair[side] for pair in kept])
     return report
 
 
@@ -266,41 +334,66 @@ def _write_lines(writer: FlatWriter, lines: list[str]) -> None:
     writer.write(b"".join(encoded), map(len, encoded))
 
 
-def _removals(report: Report) -> str:
-    return ", ".join(f"{count:,} {rule}" for rule, count in report.removed.items() if count)
-
-
 # --- Tokenizer and ids ----------------------------------------------------------------------------
 
 
-def _train_tokenizer(folder: Path, config: Config) -> bytes:
+def _train_tokenizer(folder: Path, config: Config, directions: Mapping[str, range]) -> bytes:
     """Train the SentencePiece model on the text or a sample of it."""
     source, target = (open_text(_text_path(folder, side)) for side in SIDES)
-    rows: Sequence[int] = range(len(source))
-    if len(source) > TOKENIZER_PAIRS:
-        rows = sorted(Random(SAMPLE_SEED).sample(rows, TOKENIZER_PAIRS))
-    log(
-        f"training a tokenizer with {config.tokenizer.vocab_size:,} tokens on "
-        f"{min(len(source), TOKENIZER_PAIRS):,} pairs"
-    )
+    # Both directions of two languages have the same text: one of them is enough.
+    pairs = {frozenset(name.split("-")): rows for name, rows in reversed([*directions.items()])}
+    rows = _sample_rows([*pairs.values()], TOKENIZER_PAIRS)
+    log(f"training a tokenizer with {config.tokenizer.vocab_size:,} tokens on {len(rows):,} pairs")
     lines = (text[row] for row in rows for text in (source, target))
-    return train_tokenizer(lines, config.tokenizer)
+    targets = config.data.targets
+    return train_tokenizer(lines, config.tokenizer, targets if len(targets) > 1 else ())
+
+
+def _sample_rows(ranges: Sequence[range], limit: int) -> Sequence[int]:
+    """Return the rows of some ranges, or a seeded sample of them."""
+    count = sum(map(len, ranges))
+    if count <= limit:
+        return [*chain(*ranges)]
+    positions = np.array(sorted(Random(SAMPLE_SEED).sample(range(count), limit)))
+    ends = np.cumsum([len(rows) for rows in ranges])
+    shifts = np.array([rows.stop for rows in ranges]) - ends
+    sampled: list[int] = (positions + shifts[np.searchsorted(ends, positions, "right")]).tolist()
+    return sampled
+
+
+def _check_languages(tokenizer: Tokenizer, data: DataConfig) -> None:
+    """Raise a UserError if the tokenizer of another run lacks a language token."""
+    if len(data.targets) > 1 and not tokenizer.language_tokens:
+        raise UsageError(
+            "tokenizer.from_run or training.init_from: its tokenizer has no language tokens for "
+            f"{', '.join(data.targets)}; use a run with these targets, or none"
+        )
+    for target in data.targets:
+        tokenizer.source_prefix(target)
 
 
 class Chunk(NamedTuple):
     """Rows that are encoded together."""
 
+    direction: str
     side: str
     first: int
     end: int
 
 
-def _encode(folder: Path) -> dict[str, int]:
-    """Write the ids of both sides, using all cores; returns the number of ids of each side."""
-    rows = len(open_text(_text_path(folder, "source")))
-    starts = range(0, rows, CHUNK)
-    chunks = [Chunk(side, start, min(start + CHUNK, rows)) for side in SIDES for start in starts]
-    tokens = dict.fromkeys(SIDES, 0)
+def _encode(folder: Path, directions: Mapping[str, range]) -> dict[str, dict[str, int]]:
+    """Write the ids of both sides, using all cores.
+
+    Returns:
+        The number of ids of each side, by direction.
+    """
+    chunks = [
+        Chunk(direction, side, start, min(start + CHUNK, rows.stop))
+        for side in SIDES
+        for direction, rows in directions.items()
+        for start in range(rows.start, rows.stop, CHUNK)
+    ]
+    tokens = {direction: dict.fromkeys(SIDES, 0) for direction in directions}
     with (
         _encoders(folder, len(chunks)) as mapped,
         FlatWriter(_ids_path(folder, "source")) as source,
@@ -311,7 +404,7 @@ def _encode(folder: Path) -> dict[str, int]:
         encoded = progress_bar(results, "encoding", "pairs", len(chunks), CHUNK)
         for chunk, (ids, lengths) in zip(chunks, encoded, strict=True):
             writers[chunk.side].write(ids.tobytes(), lengths)
-            tokens[chunk.side] += len(ids)
+            tokens[chunk.direction][chunk.side] += len(ids)
     return tokens
 
 
@@ -344,7 +437,9 @@ def _exit_with_parent() -> None:
 def _encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
     """Return the concatenated ids of some rows, and the number of ids of each row."""
     lines = _Encoder.lines[chunk.side].between(chunk.first, chunk.end)
-    return _Encoder.tokenizer.encode_flat(lines)
+    tokenizer, target = _Encoder.tokenizer, chunk.direction.split("-")[1]
+    prefix = tokenizer.source_prefix(target) if chunk.side == "source" else []
+    return tokenizer.encode_flat(lines, prefix)
 
 
 @contextmanager
@@ -396,13 +491,13 @@ def _text_files(folder: Path) -> list[Path]:
 def _id_files(folder: Path) -> list[Path]:
     """Return the files that training always reads."""
     ids = [_ids_path(folder, side) for side in SIDES]
-    return [folder / TOKENIZER, *ids, *map(splits_path, [*ids, *_text_files(folder)])]
+    directions = [path] if (path := folder / DIRECTIONS).exists() else []
+    return [folder / TOKENIZER, *ids, *map(splits_path, [*ids, *_text_files(folder)]), *directions]
 
 
 def prepared_name(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
     """Return the name of a prepared corpus: a hash of everything that its ids depend on."""
     data = config.data
-    held_out = corpus.held_out if config.cleaning.leakage else ()
     depends_on = {
         "format": FORMAT,
         "cleaning": config.cleaning.model_dump(),
@@ -410,10 +505,19 @@ def prepared_name(config: Config, corpus: Corpus, tokenizer: bytes | None) -> st
         # The content identifies the run that it is from.
         "given_tokenizer": hashlib.sha256(tokenizer or b"").hexdigest(),
         "corpus": data.corpus,
-        "direction": [data.source, data.target],
         "max_pairs": data.max_pairs,
         # Without validation files, the seed selects the rows held out for validation.
         "held_out": ["both sides", config.training.seed] if data.train and not data.val else None,
-        "files": {split: corpus.fingerprint(split) for split in ("train", *held_out)},
     }
+    parts = {name: _fingerprints(config, each) for name, each in by_direction(data, corpus).items()}
+    if len(parts) == 1:
+        depends_on |= {"direction": [data.source, data.target], "files": parts.popitem()[1]}
+    else:
+        depends_on |= {"direction": list(parts), "files": parts}
     return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _fingerprints(config: Config, corpus: Corpus) -> dict[str, Fingerprint]:
+    """Return the fingerprints of the training split and of the splits held out of it."""
+    held_out = corpus.held_out if config.cleaning.leakage else ()
+    return {split: corpus.fingerprint(split) for split in ("train", *held_out)}

@@ -27,6 +27,11 @@ class TokenArray:
     def __getitem__(self, row: int) -> np.ndarray:
         return self.ids[self.splits[row] : self.splits[row + 1]]
 
+    def with_first(self, ids: np.ndarray) -> "TokenArray":
+        """Return the sentences with one more id in front of each, [sentences]."""
+        flat = np.insert(self.ids, self.splits[:-1], ids)
+        return TokenArray(flat, self.splits + np.arange(len(self.splits)))
+
 
 @dataclass(frozen=True)
 class TextArray:

@@ -4,7 +4,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tfnmt.data.corpora.discovery import find_languages, find_texts
+from tfnmt.data.corpora.discovery import divide_by_direction, find_languages, find_texts
 from tfnmt.data.corpora.formats import CSV, TMX, TSV, Aligned, JSONLines
 from tfnmt.errors import UsageError, UserError
 
@@ -153,6 +153,45 @@ def test_given_language_that_no_file_has_is_refused() -> None:
     assert languages is not None
     with pytest.raises(UsageError, match=r"s\.en, s\.de: .* fr and "):
         find_texts(["s.en", "s.de"], *languages)
+
+
+# --- Several directions ---------------------------------------------------------------------------
+
+
+def test_aligned_files_serve_both_of_their_directions() -> None:
+    names = ["a.en", "a.de", "b.en-GB.gz", "b.fr.gz", "c.de", "c.en"]
+    assert divide_by_direction(names, ["en-de", "de-en", "fr-en"], "data.train") == {
+        "en-de": ("a.en", "a.de", "c.de", "c.en"),
+        "de-en": ("a.en", "a.de", "c.de", "c.en"),
+        "fr-en": ("b.en-GB.gz", "b.fr.gz"),
+    }
+
+
+def test_a_folder_of_aligned_files_serves_all_directions(tmp_path: Path) -> None:
+    for name in ("a.en", "a.de", "b.en", "b.fr"):
+        (tmp_path / name).write_text(f"{name}\n")
+    files = divide_by_direction([tmp_path], ["en-de", "fr-en"], "data.train")
+    assert files == {"en-de": (str(tmp_path),), "fr-en": (str(tmp_path),)}
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tmx", "folder"])
+def test_files_with_both_languages_are_refused_for_several_directions(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "b.csv").write_text("a,b\n")
+    with pytest.raises(UsageError, match=f"{name}: not aligned files of a direction"):
+        divide_by_direction([tmp_path / name], ["en-de", "de-en"], "data.train")
+
+
+def test_files_without_a_direction_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"^b\.en, b\.fr: .*\(en-de, de-en\)"):
+        divide_by_direction(["a.en", "a.de", "b.en", "b.fr"], ["en-de", "de-en"], "data.train")
+
+
+def test_directions_without_files_are_named() -> None:
+    with pytest.raises(UsageError, match=r"^data\.val: no text for fr-en, en-fr; "):
+        divide_by_direction(["a.en", "a.de"], ["en-de", "fr-en", "en-fr"], "data.val")
 
 
 # --- Finding texts --------------------------------------------------------------------------------

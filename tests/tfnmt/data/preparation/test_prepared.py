@@ -603,3 +603,145 @@ def test_ctrl_c_while_encoding_is_one_exception_and_leaves_nothing(tmp_path: Pat
     assert errors.splitlines()[-1] == "interrupted"
     assert "Traceback" not in errors
     assert unlocked_names(cache) == []
+
+
+# --- Several directions ---------------------------------------------------------------------------
+
+DIRECTIONS = ("en-de", "de-en", "en-fr")
+
+
+def several_directions(folder: Path, keys: Tree | None = None) -> Config:
+    """Return three directions of two pairs of languages, with 200 and 100 pairs."""
+    for name, language, seed, rows in (
+        ("a", "en", 1, 200),
+        ("a", "de", 2, 200),
+        ("b", "en", 3, 100),
+        ("b", "fr", 4, 100),
+    ):
+        write(folder / f"{name}.{language}", lines(seed, rows))
+        write(folder / f"val_{name}.{language}", lines(seed, rows)[:7])
+    names = ("a.en", "a.de", "b.en", "b.fr")
+    data = {
+        "corpus": None,
+        "directions": DIRECTIONS,
+        "train": [str(folder / name) for name in names],
+        "val": [str(folder / f"val_{name}") for name in names],
+    }
+    return build_config(merge({"data": data, "tokenizer": {"vocab_size": 300}}, keys or {}))
+
+
+def test_sources_begin_with_the_language_token_of_their_target(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, several_directions(tmp_path))
+    tokens = prepared.tokenizer.language_tokens
+    assert list(tokens) == ["de", "en", "fr"]
+    assert prepared.directions is not None
+    for direction, rows in prepared.directions.items():
+        target = direction.split("-")[1]
+        for row in rows:
+            first, *rest = prepared.source[row].tolist()
+            assert first == tokens[target]
+            encoded = prepared.tokenizer.encode([prepared.source_lines[row]])[0]
+            assert rest == [*encoded, EOS]
+            assert prepared.target[row].tolist() == [
+                *prepared.tokenizer.encode([prepared.target_lines[row]])[0],
+                EOS,
+            ]
+
+
+def test_directions_share_their_text_without_held_out_pairs(tmp_path: Path) -> None:
+    config = several_directions(tmp_path)
+    prepared = prepared_in(tmp_path, config)
+    assert prepared.directions == {
+        "en-de": range(193),
+        "de-en": range(193, 386),
+        "en-fr": range(386, 479),
+    }
+    forwards = [(prepared.source_lines[row], prepared.target_lines[row]) for row in range(193)]
+    backwards = [
+        (prepared.target_lines[row], prepared.source_lines[row]) for row in range(193, 386)
+    ]
+    assert forwards == backwards
+    corpus = open_corpus(config.data, 1, tmp_path)
+    sides = (text.between(0, 479) for text in (prepared.source_lines, prepared.target_lines))
+    text = zip(*sides, strict=True)
+    assert set(text).isdisjoint(corpus.pairs("val"))
+
+
+def test_each_direction_has_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepared = prepared_in(tmp_path, several_directions(tmp_path))
+    assert "tfnmt: en-fr: 93 of 100 pairs kept; removed: 7 leakage\n" in capsys.readouterr().err
+    kept = {}
+    for direction in DIRECTIONS:
+        report = json.loads((prepared.folder / direction / "report.json").read_text())
+        assert (report["source"]["language"], report["target"]["language"]) == tuple(
+            direction.split("-")
+        )
+        kept[direction] = report["kept"]
+        assert (prepared.folder / direction / "rejected.tsv.gz").is_file()
+    assert kept == {"en-de": 193, "de-en": 193, "en-fr": 93}
+    assert [line for line in prepared.table.splitlines() if line in DIRECTIONS] == [*DIRECTIONS]
+
+
+def test_the_order_of_directions_changes_the_folder(tmp_path: Path) -> None:
+    prepared_in(tmp_path, several_directions(tmp_path))
+    keys: Tree = {"data": {"directions": ("de-en", "en-de", "en-fr")}}
+    prepared_in(tmp_path, several_directions(tmp_path, keys))
+    assert len(folders(tmp_path)) == 2
+
+
+def test_a_list_of_one_direction_has_the_folder_of_a_single_direction(tmp_path: Path) -> None:
+    files = {key: [str(tmp_path / f"{key}.{side}") for side in ("en", "de")] for key in ("x", "y")}
+    for key, names in files.items():
+        for name in names:
+            write(Path(name), lines(len(key), 50))
+    data: Tree = {"corpus": None, "train": files["x"], "val": files["y"]}
+    single, listed = (
+        build_config({"data": data | more}) for more in ({}, {"directions": ["en-de"]})
+    )
+    names = {
+        prepared_name(config, open_corpus(config.data, 1, tmp_path), None)
+        for config in (single, listed)
+    }
+    assert len(names) == 1
+
+
+def test_lost_row_numbers_of_directions_are_prepared_again(tmp_path: Path) -> None:
+    config = several_directions(tmp_path)
+    prepared = prepared_in(tmp_path, config)
+    for content in (None, "{}\n"):
+        (prepared.folder / "directions.json").unlink()
+        if content is not None:
+            (prepared.folder / "directions.json").write_text(content)
+        with pytest.raises(UserError, match=r"directions\.json: "):
+            open_prepared(prepared.folder)
+        assert prepared_in(tmp_path, config).directions == prepared.directions
+
+
+def test_tokenizer_without_language_tokens_is_refused(tmp_path: Path) -> None:
+    model = train_tokenizer(lines(1, 200), TokenizerConfig(vocab_size=300))
+    with pytest.raises(UserError, match=r"has no language tokens for de, en, fr; "):
+        prepared_in(tmp_path, several_directions(tmp_path), model)
+
+
+def test_tokenizer_of_several_directions_serves_a_single_one(tmp_path: Path) -> None:
+    several = prepared_in(tmp_path, several_directions(tmp_path))
+    keys: Tree = {
+        "data": {
+            "directions": None,
+            "train": [str(tmp_path / name) for name in ("a.de", "a.en")],
+            "val": [str(tmp_path / f"val_{name}") for name in ("a.de", "a.en")],
+            "source": "de",
+            "target": "en",
+        }
+    }
+    config = several_directions(tmp_path, keys)
+    single = prepared_in(tmp_path, config, several.tokenizer.model)
+    assert single.directions is None
+    assert single.source[0].tolist() == several.source[193].tolist()
+
+
+def test_tokenizer_is_trained_once_on_the_text_of_a_pair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared_in(tmp_path, several_directions(tmp_path))
+    assert " tokens on 286 pairs\n" in capsys.readouterr().err
