@@ -21,19 +21,15 @@ is prepared again. The checksums of the text are verified if training reads it, 
 import gzip
 import hashlib
 import json
-import os
-import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import accumulate, chain, islice, pairwise
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from random import Random
-from threading import Thread
-from typing import IO, Any, NamedTuple, TextIO
+from typing import IO, TextIO
 
 import numpy as np
 
@@ -42,6 +38,7 @@ from tfnmt.data.corpora.corpus import Corpus, Fingerprint
 from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.cleaning import Rule, make_rules, violated_rule
+from tfnmt.data.preparation.encoding import CHUNK, SIDES, encode, ids_path, text_path
 from tfnmt.data.preparation.report import Report, Side
 from tfnmt.data.preparation.storage import (
     FlatWriter,
@@ -61,16 +58,11 @@ from tfnmt.runtime.startup import CPU_COUNT
 FORMAT = 2
 """Version of the folder. Increase it when older folders must not be used any more."""
 
-CHUNK = 20_000
-"""Pairs that are processed together."""
-
 TOKENIZER_PAIRS = 500_000
 """Maximum number of pairs that the tokenizer is trained on: a seeded sample."""
 
 SAMPLE_SEED = 1
 """Fixed seed for sampling, so that the training seed does not change the tokenizer."""
-
-SIDES = ("source", "target")
 
 DIRECTIONS = "directions.json"
 
@@ -159,10 +151,10 @@ def open_prepared(folder: Path, reads_text: bool = False) -> Prepared:
         return Prepared(
             folder,
             tokenizer,
-            source=open_tokens(_ids_path(folder, "source"), tokenizer.dtype),
-            target=open_tokens(_ids_path(folder, "target"), tokenizer.dtype),
-            source_lines=open_text(_text_path(folder, "source")),
-            target_lines=open_text(_text_path(folder, "target")),
+            source=open_tokens(ids_path(folder, "source"), tokenizer.dtype),
+            target=open_tokens(ids_path(folder, "target"), tokenizer.dtype),
+            source_lines=open_text(text_path(folder, "source")),
+            target_lines=open_text(text_path(folder, "target")),
             checksum=checksum,
             directions=_read_directions(folder),
         )
@@ -221,7 +213,7 @@ def _write(folder: Path, config: Config, corpus: Corpus, tokenizer: bytes | None
     model = tokenizer or _train_tokenizer(folder, config, rows)
     _check_languages(Tokenizer(model), config.data)
     (folder / TOKENIZER).write_bytes(model)
-    tokens = _encode(folder, rows)
+    tokens = encode(folder, rows)
     for direction, report in reports.items():
         report.tokens = tokens[direction]
         report.write(_report_folder(folder, direction, rows))
@@ -247,8 +239,8 @@ def _clean(folder: Path, config: Config, corpora: Mapping[str, Corpus]) -> dict[
         The report of each direction.
     """
     with (
-        FlatWriter(_text_path(folder, "source")) as source,
-        FlatWriter(_text_path(folder, "target")) as target,
+        FlatWriter(text_path(folder, "source")) as source,
+        FlatWriter(text_path(folder, "target")) as target,
     ):
         reports = {}
         for direction, corpus in corpora.items():
@@ -339,7 +331,7 @@ def _write_lines(writer: FlatWriter, lines: list[str]) -> None:
 
 def _train_tokenizer(folder: Path, config: Config, directions: Mapping[str, range]) -> bytes:
     """Train the SentencePiece model on the text or a sample of it."""
-    source, target = (open_text(_text_path(folder, side)) for side in SIDES)
+    source, target = (open_text(text_path(folder, side)) for side in SIDES)
     # Both directions of two languages have the same text: one of them is enough.
     pairs = {frozenset(name.split("-")): rows for name, rows in reversed([*directions.items()])}
     rows = _sample_rows([*pairs.values()], TOKENIZER_PAIRS)
@@ -372,125 +364,16 @@ def _check_languages(tokenizer: Tokenizer, data: DataConfig) -> None:
         tokenizer.source_prefix(target)
 
 
-class Chunk(NamedTuple):
-    """Rows that are encoded together."""
-
-    direction: str
-    side: str
-    first: int
-    end: int
-
-
-def _encode(folder: Path, directions: Mapping[str, range]) -> dict[str, dict[str, int]]:
-    """Write the ids of both sides, using all cores.
-
-    Returns:
-        The number of ids of each side, by direction.
-    """
-    chunks = [
-        Chunk(direction, side, start, min(start + CHUNK, rows.stop))
-        for side in SIDES
-        for direction, rows in directions.items()
-        for start in range(rows.start, rows.stop, CHUNK)
-    ]
-    tokens = {direction: dict.fromkeys(SIDES, 0) for direction in directions}
-    with (
-        _encoders(folder, len(chunks)) as mapped,
-        FlatWriter(_ids_path(folder, "source")) as source,
-        FlatWriter(_ids_path(folder, "target")) as target,
-    ):
-        writers = dict(zip(SIDES, (source, target), strict=True))
-        results = mapped(_encode_chunk, chunks)
-        encoded = progress_bar(results, "encoding", "pairs", len(chunks), CHUNK)
-        for chunk, (ids, lengths) in zip(chunks, encoded, strict=True):
-            writers[chunk.side].write(ids.tobytes(), lengths)
-            tokens[chunk.direction][chunk.side] += len(ids)
-    return tokens
-
-
-class _Encoder:
-    """State of an encoding process."""
-
-    tokenizer: Tokenizer
-    lines: dict[str, TextArray]
-
-
-def _start_encoder(folder: Path) -> None:
-    _Encoder.tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
-    _Encoder.lines = {side: open_text(_text_path(folder, side)) for side in SIDES}
-
-
-def _start_worker(folder: Path) -> None:
-    """Start an encoder in a worker process."""
-    Thread(target=_exit_with_parent, daemon=True).start()
-    _start_encoder(folder)
-
-
-def _exit_with_parent() -> None:
-    """Exit when the parent process ends, even if it is killed."""
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-    """Return the concatenated ids of some rows, and the number of ids of each row."""
-    lines = _Encoder.lines[chunk.side].between(chunk.first, chunk.end)
-    tokenizer, target = _Encoder.tokenizer, chunk.direction.split("-")[1]
-    prefix = tokenizer.source_prefix(target) if chunk.side == "source" else []
-    return tokenizer.encode_flat(lines, prefix)
-
-
-@contextmanager
-def _encoders(folder: Path, chunks: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Provide a `map` over one process per CPU, or in this process if there is little to do."""
-    if chunks <= len(SIDES):
-        _start_encoder(folder)
-        yield map
-        return
-    workers = min(CPU_COUNT, chunks)
-    # Spawned, not forked, because the caller may have threads, for example of TensorFlow.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (folder,)) as pool:
-
-        def mapped(function: Callable[[Chunk], Any], rows: Iterable[Chunk]) -> Iterable[Any]:
-            with _interrupts_blocked():
-                return pool.map(function, rows)
-
-        yield mapped
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Delay Ctrl-C. Processes that start in the meantime inherit it and never receive Ctrl-C.
-
-    Otherwise each of them would print a traceback. They end with this process.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def _text_path(folder: Path, side: str) -> Path:
-    return folder / f"train.{side}.txt"
-
-
-def _ids_path(folder: Path, side: str) -> Path:
-    return folder / f"train.{side}.ids"
-
-
 def _text_files(folder: Path) -> list[Path]:
-    return [_text_path(folder, side) for side in SIDES]
+    return [text_path(folder, side) for side in SIDES]
 
 
 def _id_files(folder: Path) -> list[Path]:
     """Return the files that training always reads."""
-    ids = [_ids_path(folder, side) for side in SIDES]
+    ids = [ids_path(folder, side) for side in SIDES]
     directions = [path] if (path := folder / DIRECTIONS).exists() else []
     return [folder / TOKENIZER, *ids, *map(splits_path, [*ids, *_text_files(folder)]), *directions]
 

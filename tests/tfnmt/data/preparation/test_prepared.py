@@ -33,7 +33,7 @@ KILLED_PROCESS = """
 import os, resource, signal, sys
 from pathlib import Path
 from tfnmt.config import build_config, read_tree
-from tfnmt.data.preparation import prepared
+from tfnmt.data.preparation import encoding, prepared
 from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.preparation.report import Report
 
@@ -45,7 +45,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def encode(chunk, encode=prepared._encode_chunk):
+def encode(chunk, encode=encoding._encode_chunk):
     return die() if chunk.side == "target" else encode(chunk)
 
 if sys.argv[3] == "text":
@@ -53,7 +53,7 @@ if sys.argv[3] == "text":
 if sys.argv[3] == "tokenizer":
     prepared._train_tokenizer = die
 if sys.argv[3] == "ids":
-    prepared._encode_chunk = encode
+    encoding._encode_chunk = encode
 if sys.argv[3] == "report":
     Report.write = die
 prepared.prepare(config, open_corpus(config.data, 1, cache), cache)
@@ -69,16 +69,16 @@ import sys
 from pathlib import Path
 from tfnmt.config import build_config, read_tree
 from tfnmt.data.corpora.catalog import open_corpus
-from tfnmt.data.preparation import prepared
+from tfnmt.data.preparation import encoding, prepared
 
 if __name__ == "__main__":
-    encoders = prepared._encoders
+    encoders = encoding._encoders
 
     def observed(*arguments):
         print("encoding", flush=True)
         return encoders(*arguments)
 
-    prepared._encoders = observed
+    encoding._encoders = observed
     config = build_config(read_tree(Path(sys.argv[1])))
     cache = Path(sys.argv[2])
     try:
@@ -237,7 +237,7 @@ def test_many_processes_give_the_same_ids_as_one(
     assert len(many.source) == len(many.target) == 20_500
     last = many.tokenizer.encode([lines(2, 20_500)[-1]])[0]
     assert many.target[20_499].tolist() == [*last, EOS]
-    monkeypatch.setattr("tfnmt.data.preparation.prepared.CHUNK", 10**6)
+    monkeypatch.setattr("tfnmt.data.preparation.encoding.CHUNK", 10**6)
     assert_same(many, prepared_in(tmp_path / "one", config))
 
 

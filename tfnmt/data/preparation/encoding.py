@@ -1,0 +1,139 @@
+"""Encoding the text of a prepared corpus as ids, on all cores."""
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfnmt.data.preparation.storage import FlatWriter, TextArray, open_text
+from tfnmt.data.preparation.tokenizer import Tokenizer
+from tfnmt.progress import progress_bar
+from tfnmt.runs.checkpoints import TOKENIZER
+from tfnmt.runtime.startup import CPU_COUNT
+
+CHUNK = 20_000
+"""Pairs that are processed together."""
+
+SIDES = ("source", "target")
+
+
+def text_path(folder: Path, side: str) -> Path:
+    """Return the file with the text of a side, one sentence per line."""
+    return folder / f"train.{side}.txt"
+
+
+def ids_path(folder: Path, side: str) -> Path:
+    """Return the file with the ids of a side."""
+    return folder / f"train.{side}.ids"
+
+
+class Chunk(NamedTuple):
+    """Rows that are encoded together."""
+
+    direction: str
+    side: str
+    first: int
+    end: int
+
+
+def encode(folder: Path, directions: Mapping[str, range]) -> dict[str, dict[str, int]]:
+    """Write the ids of both sides, using all cores.
+
+    Args:
+        folder: The folder with the text and the tokenizer.
+        directions: The rows of each direction.
+
+    Returns:
+        The number of ids of each side, by direction.
+    """
+    chunks = [
+        Chunk(direction, side, start, min(start + CHUNK, rows.stop))
+        for side in SIDES
+        for direction, rows in directions.items()
+        for start in range(rows.start, rows.stop, CHUNK)
+    ]
+    tokens = {direction: dict.fromkeys(SIDES, 0) for direction in directions}
+    with (
+        _encoders(folder, chunks) as mapped,
+        FlatWriter(ids_path(folder, "source")) as source,
+        FlatWriter(ids_path(folder, "target")) as target,
+    ):
+        writers = dict(zip(SIDES, (source, target), strict=True))
+        results = mapped(_encode_chunk, chunks)
+        encoded = progress_bar(results, "encoding", "pairs", len(chunks), CHUNK)
+        for chunk, (ids, lengths) in zip(chunks, encoded, strict=True):
+            writers[chunk.side].write(ids.tobytes(), lengths)
+            tokens[chunk.direction][chunk.side] += len(ids)
+    return tokens
+
+
+class _Encoder:
+    """State of an encoding process."""
+
+    tokenizer: Tokenizer
+    lines: dict[str, TextArray]
+
+
+def _start_encoder(folder: Path) -> None:
+    _Encoder.tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
+    _Encoder.lines = {side: open_text(text_path(folder, side)) for side in SIDES}
+
+
+def _start_worker(folder: Path) -> None:
+    """Start an encoder in a worker process."""
+    Thread(target=_exit_with_parent, daemon=True).start()
+    _start_encoder(folder)
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent process ends, even if it is killed."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+    """Return the concatenated ids of some rows, and the number of ids of each row."""
+    lines = _Encoder.lines[chunk.side].between(chunk.first, chunk.end)
+    tokenizer, target = _Encoder.tokenizer, chunk.direction.split("-")[1]
+    prefix = tokenizer.source_prefix(target) if chunk.side == "source" else []
+    return tokenizer.encode_flat(lines, prefix)
+
+
+@contextmanager
+def _encoders(folder: Path, chunks: Sequence[Chunk]) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Provide a `map` over one process per CPU, or in this process if there is little to do."""
+    if max(chunk.end for chunk in chunks) <= CHUNK:
+        _start_encoder(folder)
+        yield map
+        return
+    workers = min(CPU_COUNT, len(chunks))
+    # Spawned, not forked, because the caller may have threads, for example of TensorFlow.
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (folder,)) as pool:
+
+        def mapped(function: Callable[[Chunk], Any], rows: Iterable[Chunk]) -> Iterable[Any]:
+            with _interrupts_blocked():
+                return pool.map(function, rows)
+
+        yield mapped
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Delay Ctrl-C. Processes that start in the meantime inherit it and never receive Ctrl-C.
+
+    Otherwise each of them would print a traceback. They end with this process.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
