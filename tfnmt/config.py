@@ -73,6 +73,12 @@ class DataConfig(Section):
         description="directions of a model with several, such as [en-de, de-en]; source and target "
         "are then the first of them",
     )
+    direction_temperature: Annotated[float, Field(ge=1), Numeric] = Field(
+        1.0,
+        description="temperature T of sampling the directions of an epoch: each has a share of "
+        "(its share of all pairs)^(1/T); 1 takes every pair once, higher values repeat pairs of "
+        "small directions and leave out pairs of large ones",
+    )
     train: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         None,
         description="your own training data: pairs of aligned files, files of other formats, or "

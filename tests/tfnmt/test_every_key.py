@@ -52,7 +52,10 @@ FILES = {
     "other.en": "rest sets\n" * 20,
     "other.de": "test trees\n" * 20,
     "three.tsv": "en\tde\tfr\n" + "a b\te f\tc d\n" * 20,
+    "few.en": "a b c d\n" * 3,
+    "few.fr": "e f g h\n" * 3,
     "val.en": "a b\n",
+    "val.fr": "c d\n",
     "val.de": "e f\n",
 }
 BASE = {
@@ -284,6 +287,13 @@ THREE_LANGUAGES = {
     "data.target": "de",
 }
 
+TWO_PAIRS = {
+    "data.train": "[train.en, train.de, few.en, few.fr]",
+    "data.val": "[val.en, val.de, val.en, val.fr]",
+    "data.directions": "[en-de, en-fr]",
+    "tokenizer.vocab_size": "280",
+}
+
 GROUPS: list[tuple[Probe, Settings, Settings]] = [
     # probe, settings before, changes: each change is a case
     (text, {}, {"data.train": "[other.en, other.de]", "data.val": "[train.en, train.de]"}),
@@ -292,7 +302,6 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
         {},
         {
             "data.max_pairs": "10",
-            "data.directions": "[en-de, de-en]",
             "tokenizer.vocab_size": "273",
             "tokenizer.normalization": "nfkc",
         },
@@ -312,6 +321,8 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
         },
     ),
     (bpe_samples, {"data.train": "[other.en, other.de]"}, {"data.bpe_dropout": "0.5"}),
+    (ids, {"tokenizer.vocab_size": "280"}, {"data.directions": "[en-de, de-en]"}),
+    (batches, TWO_PAIRS, {"data.direction_temperature": "5"}),
     (batches, {}, {"data.max_length": "6", "data.batch_tokens": "32", "training.seed": "2"}),
     (
         logits,

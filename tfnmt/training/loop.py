@@ -232,6 +232,8 @@ def _log_start(
     left_out = len(training.prepared.source) - len(plan.rows)
     if left_out:
         log(f"data.max_length: {left_out:,} longer pairs are left out")
+    if training.prepared.directions:
+        log(f"pairs per epoch: {plan.sampled.summary()}")
     log(
         f"{transformer.count_params():,} parameters, {len(plan.rows):,} pairs, "
         f"{plan.batches_per_epoch:,} batches per epoch, "

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfnmt.config import Config
+from tfnmt.data.batching.sampling import EpochRows
 from tfnmt.data.preparation.prepared import Prepared
 from tfnmt.data.preparation.storage import TextArray, TokenArray
 from tfnmt.errors import UserError
@@ -55,22 +56,22 @@ Read = Callable[[np.ndarray, int], Pairs]
 
 
 class Plan:
-    """An endless sequence of batches with each row once per epoch.
+    """An endless sequence of batches, with the rows that are sampled for each epoch.
 
     A batch has rows x length padded tokens: at most `batch_tokens`, or approximately as many with
-    BPE-dropout.
+    BPE-dropout or a temperature.
     """
 
-    def __init__(self, read: Read, rows: np.ndarray, window_rows: int, config: Config) -> None:
+    def __init__(self, read: Read, rows: EpochRows, window_rows: int, config: Config) -> None:
         """Create a plan.
 
         Args:
             read: Reads the pairs of a window.
-            rows: The rows of the corpus that take part.
+            rows: The rows of each epoch.
             window_rows: The approximate number of rows in a window.
             config: Batch size, maximum length and random seed.
         """
-        self.rows = rows
+        self.sampled = rows
         self._max_length = config.data.max_length
         self._seed = config.training.seed
         self._windows = max(1, len(rows) // window_rows)
@@ -82,6 +83,11 @@ class Plan:
         self._boundaries = _boundaries(
             np.sort(lengths)[: len(rows) // self._windows], config.data.padded_tokens
         )
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Return all rows of the corpus that take part."""
+        return np.concatenate([*self.sampled.rows.values()])
 
     @property
     def batches_per_epoch(self) -> int:
@@ -101,7 +107,7 @@ class Plan:
     def _read_window(self, read: Read, window: int) -> Pairs:
         """Return the shuffled pairs of a window. Windows are counted over all epochs."""
         epoch, number = divmod(window, self._windows)
-        shuffled = self._random(epoch).permutation(self.rows)
+        shuffled = self._random(epoch).permutation(self.sampled.of(epoch))
         return read(np.array_split(shuffled, self._windows)[number], window)
 
     def _make_window(self, window: int) -> list[PlannedBatch]:
@@ -127,26 +133,33 @@ class Plan:
 def make_plan(config: Config, prepared: Prepared) -> Plan:
     """Plan the batches of a training run.
 
-    Pairs with a side longer than `data.max_length` are left out.
+    Pairs with a side longer than `data.max_length` are left out, and directions are sampled.
 
     Args:
-        config: Batch size, maximum length, BPE-dropout and random seed.
+        config: Batch size, maximum length, temperature, BPE-dropout and random seed.
         prepared: The prepared corpus.
 
     Raises:
-        UserError: All pairs are too long.
+        UserError: All pairs of a direction are too long.
     """
     data = config.data
     lengths = np.maximum(prepared.source.lengths, prepared.target.lengths)
-    rows = np.flatnonzero(lengths <= data.max_length)
-    if len(rows) == 0:
-        raise UserError(
-            f"data.max_length={data.max_length}: all {len(lengths):,} pairs have a longer side; "
-            "use a larger value"
-        )
+    fitting = {
+        direction: rows.start + np.flatnonzero(lengths[rows.start : rows.stop] <= data.max_length)
+        for direction, rows in (prepared.directions or {"": range(len(lengths))}).items()
+    }
+    for direction, own in fitting.items():
+        if len(own) == 0:
+            pairs = f"pairs of {direction}" if direction else f"{len(lengths):,} pairs"
+            raise UserError(
+                f"data.max_length={data.max_length}: all {pairs} have a longer side; use a larger "
+                "value"
+            )
+    rows = EpochRows(fitting, data.direction_temperature, config.training.seed)
     if data.bpe_dropout == 0:
         return Plan(partial(_read_prepared, prepared), rows, len(rows), config)
-    window_rows = WINDOW * data.padded_tokens // int(np.ceil(lengths[rows].mean()))
+    mean_length = lengths[np.concatenate([*fitting.values()])].mean()
+    window_rows = WINDOW * data.padded_tokens // int(np.ceil(mean_length))
     sample = partial(_sample_tokens, prepared, data.bpe_dropout, config.training.seed)
     return Plan(sample, rows, window_rows, config)
 

@@ -1,5 +1,6 @@
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -289,3 +290,60 @@ def test_padded_lengths_are_multiples_of_2_then_4_then_8() -> None:
     lengths = np.array([1, 2, 3, 16, 17, 31, 33, 37, 64, 65, 127, 129])
     padded = [2, 2, 4, 16, 18, 32, 36, 40, 64, 72, 128, 144]
     assert padded_lengths(lengths).tolist() == padded
+
+
+# --- Several directions ---------------------------------------------------------------------------
+
+DIRECTIONS = {"en-de": range(2500), "en-fr": range(2500, 2900), "en-ur": range(2900, 3000)}
+
+
+def several_directions(toy: Prepared, temperature: float, **keys: object) -> Plan:
+    data = {"batch_tokens": 512, "direction_temperature": temperature, **keys}
+    return make_plan(build_config({"data": data}), replace(toy, directions=DIRECTIONS))
+
+
+def counts_of(batches: list[PlannedBatch]) -> dict[str, int]:
+    rows = rows_of(batches)
+    return {name: sum(row in own for row in rows) for name, own in DIRECTIONS.items()}
+
+
+def test_temperature_1_plans_the_batches_of_a_single_direction(toy: Prepared) -> None:
+    single = make_plan(build_config({"data": {"batch_tokens": 512}}), toy)
+    several = several_directions(toy, 1)
+    assert several.batches_per_epoch == single.batches_per_epoch
+    for number in (0, 1):
+        assert as_lists(epoch(several, number)) == as_lists(epoch(single, number))
+
+
+def test_every_epoch_has_the_counts_of_the_temperature(toy: Prepared) -> None:
+    plan = several_directions(toy, 5)
+    assert sum(plan.sampled.counts.values()) == len(plan.rows) == 3000
+    for number in range(3):
+        assert counts_of(epoch(plan, number)) == plan.sampled.counts
+
+
+def test_batches_of_a_temperature_fill_their_budget(toy: Prepared) -> None:
+    plan = several_directions(toy, 5)
+    sizes = [len(b.pairs.rows) * b.length for number in range(3) for b in epoch(plan, number)]
+    assert max(sizes) <= 1.2 * 512
+    assert np.mean(sizes) > 0.8 * 512
+
+
+def test_a_plan_with_a_temperature_can_start_at_any_step(toy: Prepared) -> None:
+    batches = as_lists(epoch(several_directions(toy, 5), 2))
+    again = several_directions(toy, 5)
+    step = 2 * again.batches_per_epoch + 7
+    assert as_lists([again.batch(step)]) == batches[7:8]
+
+
+def test_bpe_dropout_keeps_the_counts_of_the_temperature(toy: Prepared) -> None:
+    plan = several_directions(toy, 5, bpe_dropout=0.1)
+    sampled = epoch(plan, 0)
+    assert sum(len(batch.pairs.rows) for batch in sampled) == 3000
+
+
+def test_direction_without_short_pairs_is_named() -> None:
+    prepared = prepared_of_lengths(np.array([3, 4, 70]), np.array([2, 5, 6]))
+    several = replace(prepared, directions={"en-de": range(2), "en-fr": range(2, 3)})
+    with pytest.raises(UserError, match=r"^data\.max_length=64: all pairs of en-fr have a longer"):
+        make_plan(configuration(1024, MAX_LENGTH, 1), several)
