@@ -67,7 +67,8 @@ class Inspector:
     """Force-decodes translations in one graph, for any number and length of sentences.
 
     `align` and `attention` take text [B] and translation [B], `align_tokens` the ids of both,
-    [B, S] and [B, T]. All return `source_tokens` [B, S] and `target_tokens` [B, T], EOS included
+    [B, S] and [B, T]. With language tokens, the first two also take `target` [B], the language of
+    the translation. All return `source_tokens` [B, S] and `target_tokens` [B, T], EOS included
     and padded with '', and their lengths `source_length` and `target_length`, [B].
     """
 
@@ -83,26 +84,38 @@ class Inspector:
         self.force_decode = tf.function(
             self._force_decode, input_signature=[TOKENS, TARGET], autograph=False
         )
-        self.align = tf.function(self._align, input_signature=texts, autograph=False)
+        self.align = codec.graph(self._align, texts)
         self.align_tokens = tf.function(
             self._align_tokens, input_signature=[TOKENS, TARGET], autograph=False
         )
-        self.attention = tf.function(self._attention, input_signature=texts, autograph=False)
+        self.attention = codec.graph(self._attention, texts)
 
-    def attention_maps(self, text: str, translation: str) -> AttentionMaps:
-        """Return the attention for one pair, each side truncated to MAX_ATTENTION_TOKENS."""
-        outputs = self.attention([text], [translation])
+    def attention_maps(
+        self, text: str, translation: str, target: str | None = None
+    ) -> AttentionMaps:
+        """Return the attention for one pair, each side truncated to MAX_ATTENTION_TOKENS.
+
+        Args:
+            text: The source.
+            translation: Its translation.
+            target: The language of the translation, for a model with language tokens.
+        """
+        languages = [] if target is None else [[target]]
+        outputs = self.attention([text], [translation], *languages)
         first = {name: row.numpy()[0] for name, row in outputs.items()}
-        source, target = (
+        source_tokens, target_tokens = (
             [token.decode() for token in first[f"{side}_tokens"]] for side in ("source", "target")
         )
-        return AttentionMaps(source, target, *(first[kind] for kind in AttentionWeights._fields))
+        return AttentionMaps(
+            source_tokens, target_tokens, *(first[kind] for kind in AttentionWeights._fields)
+        )
 
-    def _align(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
+    def _align(
+        self, text: Tensor, translation: Tensor, target: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """Return the outputs of `align_tokens` for texts."""
-        source = self.codec.truncate(text, self.max_source).tokens
-        target = self.codec.truncate(translation, self.max_target).tokens
-        return self.align_tokens(source, target)
+        source = self.codec.truncate(text, self.max_source, target).tokens
+        return self.align_tokens(source, self.codec.truncate(translation, self.max_target).tokens)
 
     def _align_tokens(self, tokens: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add attention [B, T, S], the head average of the last layer, and token_log_probs."""
@@ -114,14 +127,16 @@ class Inspector:
             "token_log_probs": decoded["token_log_probs"],
         }
 
-    def _attention(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
+    def _attention(
+        self, text: Tensor, translation: Tensor, target: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """Add encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
         _check_rows(text, translation)
-        source = self.codec.truncate(text, MAX_ATTENTION_TOKENS).tokens
-        target = self.codec.truncate(translation, MAX_ATTENTION_TOKENS).tokens
-        decoded = self.force_decode(source, target)
+        source = self.codec.truncate(text, MAX_ATTENTION_TOKENS, target).tokens
+        forced = self.codec.truncate(translation, MAX_ATTENTION_TOKENS).tokens
+        decoded = self.force_decode(source, forced)
         kinds = {name: decoded[name] for name in AttentionWeights._fields}
-        return {**self._token_strings(source, target), **kinds}
+        return {**self._token_strings(source, forced), **kinds}
 
     def _force_decode(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Return all attention weights and log probabilities for ids [B, S] and [B, T]."""

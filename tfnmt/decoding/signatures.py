@@ -6,9 +6,12 @@ and the tests read it.
 
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from tfnmt.decoding.inspector import Inspector
-from tfnmt.decoding.lines import Signatures
+from tfnmt.decoding.lines import Signature, Signatures
 from tfnmt.decoding.translator import Translator
+from tfnmt.model.layers import Tensor
 
 TEXT_INPUTS = {"text", "translation"}
 """Inputs that take strings."""
@@ -45,6 +48,11 @@ SIGNATURES = {
 """All signatures of an export, described for users in docs/reference/signatures.md. `info` returns
 the model card, which only an export has."""
 
+SOURCE_SIGNATURES = {
+    name for name, spec in SIGNATURES.items() if "text" in spec.inputs and name != "info"
+}
+"""Signatures that encode sources. With language tokens, they also take `target` [B]."""
+
 
 def signatures(translator: Translator) -> Signatures:
     """Return the graphs of a model by signature name, all of SIGNATURES except `info`."""
@@ -59,4 +67,25 @@ def signatures(translator: Translator) -> Signatures:
         "tokenize": translator.tokenize,
         "search": translator.search,
         "detokenize": translator.detokenize,
+    }
+
+
+def with_target(graphs: Signatures, target: str | None) -> Signatures:
+    """Return the graphs of a model with their target language fixed.
+
+    Args:
+        graphs: The graphs by signature name, possibly those of an export.
+        target: The language to translate to, for a model with language tokens, otherwise None.
+    """
+    if target is None:
+        return graphs
+
+    def bind(graph: Signature) -> Signature:
+        def call(text: Tensor, **others: Tensor) -> dict[str, Tensor]:
+            return graph(text=text, target=tf.fill(tf.shape(text), target), **others)
+
+        return call
+
+    return {
+        name: bind(graph) if name in SOURCE_SIGNATURES else graph for name, graph in graphs.items()
     }

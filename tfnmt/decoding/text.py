@@ -1,6 +1,9 @@
 """Text to ids and back, inside the graph."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature
+from typing import Any, NamedTuple
 
 import keras_nlp
 import tensorflow as tf
@@ -11,6 +14,8 @@ from tfnmt.runtime.startup import silence_stderr
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 TOKENS = tf.TensorSpec([None, None], tf.int32, name="tokens")
+LANGUAGE = tf.TensorSpec([None], tf.string, name="target")
+"""The language code to translate each text to."""
 
 
 class Source(NamedTuple):
@@ -38,17 +43,47 @@ class TextCodec:
             self.sentencepiece = keras_nlp.tokenizers.SentencePieceTokenizer(proto=tokenizer_model)
         self.max_length = max_source_length
         self.token_names = _token_names(tokenizer_model)
+        self.languages = Tokenizer(tokenizer_model).language_tokens
         # As graphs even when called eagerly: keras_nlp returns lists outside of a graph.
-        self.encode = tf.function(self._encode, input_signature=[TEXT], autograph=False)
+        self.encode = self.graph(self._encode, [TEXT])
         self.decode = tf.function(self._decode, input_signature=[TOKENS], autograph=False)
 
-    def truncate(self, text: Tensor, max_length: int) -> Source:
-        """Encode strings [B], truncated to `max_length` tokens with EOS. Call it in a graph."""
+    def graph(self, function: Callable[..., Any], inputs: list[tf.TensorSpec]) -> Any:
+        """Return a graph of a function that encodes sources.
+
+        Args:
+            function: Its last parameter is the target language [B], by default None.
+            inputs: Its inputs, without the target language, which only some models have.
+        """
+        inputs = [*inputs, LANGUAGE] if self.languages else inputs
+
+        @wraps(function)
+        def call(*tensors: Tensor) -> Any:
+            return function(*tensors)
+
+        # Without it, the graph of a single direction would have a parameter without a value.
+        call.__signature__ = Signature(  # type: ignore[attr-defined]
+            [Parameter(spec.name, Parameter.POSITIONAL_OR_KEYWORD) for spec in inputs]
+        )
+        # AutoGraph has nothing to rewrite here, and looking takes it seconds.
+        return tf.function(call, input_signature=inputs, autograph=False)
+
+    def truncate(self, text: Tensor, max_length: int, target: Tensor | None = None) -> Source:
+        """Encode strings, truncated to `max_length` tokens with EOS. Call it in a graph.
+
+        Args:
+            text: [B] strings.
+            max_length: The limit in tokens, which include EOS and a language token.
+            target: [B] languages whose tokens the sources begin with, or None.
+        """
         pieces = self.sentencepiece.tokenize(_valid(text))  # [B, (S)]
-        max_pieces = max_length - 1  # leaves room for EOS
+        begins = tf.zeros([pieces.nrows(), 0], tf.int32)
+        if target is not None:
+            begins = self._language_tokens(text, target)
+        max_pieces = max_length - begins.shape[1] - 1  # leaves room for EOS
         truncated = pieces.row_lengths() > max_pieces
         ends = tf.fill([pieces.nrows(), 1], EOS)
-        tokens = tf.concat([pieces[:, :max_pieces], ends], axis=1).to_tensor(PAD)
+        tokens = tf.concat([begins, pieces[:, :max_pieces], ends], axis=1).to_tensor(PAD)
         # An empty batch has no column. The Transformer needs at least one.
         missing = tf.maximum(1 - tf.shape(tokens)[1], 0)
         return Source(tf.pad(tokens, [[0, 0], [0, missing]]), truncated)
@@ -57,9 +92,19 @@ class TextCodec:
         """Map ids [B, T] to token strings [B, T]; '' at padding."""
         return tf.gather(tf.constant(self.token_names), tokens)
 
-    def _encode(self, text: Tensor) -> Source:
+    def _encode(self, text: Tensor, target: Tensor | None = None) -> Source:
         """Encode strings [B], truncated to the limit of the source."""
-        return self.truncate(text, self.max_length)
+        return self.truncate(text, self.max_length, target)
+
+    def _language_tokens(self, text: Tensor, target: Tensor) -> Tensor:
+        """Return the language token of each text, [B, 1]. An unknown language is an error."""
+        rows = "text and target must have the same number of rows"
+        tf.debugging.assert_equal(tf.shape(text), tf.shape(target), rows)
+        same = target[:, None] == tf.constant([*self.languages])  # [B, languages]
+        unknown = f"unknown target language; the model translates to {', '.join(self.languages)}"
+        tf.debugging.assert_equal(tf.reduce_any(same, axis=1), True, unknown)
+        tokens = tf.constant([*self.languages.values()])
+        return tf.gather(tokens, tf.argmax(tf.cast(same, tf.int32), axis=1))[:, None]
 
     def _decode(self, tokens: Tensor) -> Tensor:
         """Decode ids [B, T] to strings [B], without BOS, EOS and padding."""

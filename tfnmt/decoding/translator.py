@@ -22,7 +22,8 @@ class Translator:
 
     `translate` searches as configured, `greedy` takes the most probable token at each step. Both
     map text [B] to `translation` [B], `score` [B] (log probability divided by the length penalty)
-    and `truncated` [B] (whether the source was too long). Text without tokens gives '' and 0.
+    and `truncated` [B] (whether the source was too long). Text without tokens gives '' and 0. With
+    language tokens, they also take `target` [B], the languages to translate to.
 
     `tokenize`, `search` and `detokenize` are the three stages of `translate`, each a graph of its
     own. `beam` and `greedy_search` are the searches that these graphs share.
@@ -52,12 +53,12 @@ class Translator:
         self.decoding = decoding
         (prefix_ids,) = Tokenizer(tokenizer_model).encode([prefix])
         self.searcher = Searcher(transformer, decoding, prefix_ids)
-        # AutoGraph has nothing to rewrite here, and looking takes it seconds. Each stage is a
-        # graph that the others call, so that it is traced and saved only once.
-        self.translate = tf.function(self._translate, input_signature=[TEXT], autograph=False)
-        self.greedy = tf.function(self._greedy, input_signature=[TEXT], autograph=False)
-        self.nbest = tf.function(self._nbest, input_signature=[TEXT], autograph=False)
-        self.tokenize = tf.function(self._tokenize, input_signature=[TEXT], autograph=False)
+        # Each stage is a graph that the others call, so that it is traced and saved only once.
+        graph = self.codec.graph
+        self.translate = graph(self._translate, [TEXT])
+        self.greedy = graph(self._greedy, [TEXT])
+        self.nbest = graph(self._nbest, [TEXT])
+        self.tokenize = graph(self._tokenize, [TEXT])
         self.search = tf.function(self._search, input_signature=[TOKENS], autograph=False)
         self.beam = split_batches(self.searcher.beam, [TOKENS, COUNT])
         self.greedy_search = split_batches(self.searcher.greedy, [TOKENS])
@@ -76,13 +77,13 @@ class Translator:
 
         return tf.function(sample, input_signature=[TOKENS, RANDOM_NUMBERS], autograph=False)
 
-    def _translate(self, text: Tensor) -> dict[str, Tensor]:
-        source = self.tokenize(text)
+    def _translate(self, text: Tensor, *target: Tensor) -> dict[str, Tensor]:
+        source = self.tokenize(text, *target)
         found = self.beam(source["tokens"], 1)
         return self._outputs(best_hypothesis(found), source["truncated"])
 
-    def _greedy(self, text: Tensor) -> dict[str, Tensor]:
-        source = self.tokenize(text)
+    def _greedy(self, text: Tensor, *target: Tensor) -> dict[str, Tensor]:
+        source = self.tokenize(text, *target)
         found = self.greedy_search(source["tokens"])
         return self._outputs(best_hypothesis(found), source["truncated"])
 
@@ -91,9 +92,9 @@ class Translator:
         text = self.detokenize(found["tokens"])
         return {**text, "score": found["score"], "truncated": truncated}
 
-    def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
+    def _tokenize(self, text: Tensor, *target: Tensor) -> dict[str, Tensor]:
         """Return tokens [B, S], EOS last and padded with 0, and truncated [B]."""
-        return self.codec.encode(text)._asdict()
+        return self.codec.encode(text, *target)._asdict()
 
     def _search(self, tokens: Tensor) -> dict[str, Tensor]:
         """Map source tokens [B, S] to translation tokens [B, T] and score [B]."""
@@ -103,7 +104,7 @@ class Translator:
         """Map tokens [B, T] to translation [B]."""
         return {"translation": self.codec.decode(tokens)}
 
-    def _nbest(self, text: Tensor) -> dict[str, Tensor]:
+    def _nbest(self, text: Tensor, *target: Tensor) -> dict[str, Tensor]:
         """Return the n-best list of each text [B], best first and no text twice.
 
         Returns:
@@ -111,7 +112,7 @@ class Translator:
             (fewer hypotheses were found, or several give the same text) come last, as '' with
             score MISSING_SCORE and without tokens.
         """
-        source = self.tokenize(text)
+        source = self.tokenize(text, *target)
         beams = self.decoding.beam_size
         found = self.beam(source["tokens"], beams)
         tokens = tf.reshape(found.tokens, [-1, tf.shape(found.tokens)[2]])  # [B * K, T]

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfnmt.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
+from tfnmt.decoding.signatures import signatures, with_target
 from tfnmt.decoding.translator import Translator, load_translator
 from tfnmt.model.transformer import Transformer
 
@@ -163,3 +164,73 @@ def test_loaded_weights_give_the_translations_of_the_saved_ones(
     )
     loaded = load_translator(tmp_path / "a.weights.h5", config, tokenizer_model)
     assert texts(loaded, SENTENCES[:5]) == texts(translator, SENTENCES[:5])
+
+
+# --- Several target languages ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def multilingual() -> Translator:
+    model = train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=330), ["de", "fr"])
+    keras.utils.set_random_seed(1)
+    config = ModelConfig(num_encoder_layers=1, num_decoder_layers=1, d_model=8, num_heads=2, d_ff=8)
+    transformer = Transformer(config, Tokenizer(model).vocab_size)
+    for weight in transformer.weights:
+        weight.assign_add(0.5 * np.random.default_rng(0).standard_normal(weight.shape))
+    decoding = DecodingConfig(beam_size=2, max_source_length=8, max_extra_length=3)
+    return Translator(transformer, model, decoding)
+
+
+def test_sources_begin_with_the_token_of_their_target(multilingual: Translator) -> None:
+    found = multilingual.tokenize(tf.constant(["the dog", "", "<2fr>"]), ["fr", "de", "de"])
+    tokens = multilingual.codec.languages
+    assert found["tokens"][:, 0].numpy().tolist() == [tokens["fr"], tokens["de"], tokens["de"]]
+    assert found["tokens"][1].numpy()[:2].tolist() == [tokens["de"], 2]
+    assert tokens["fr"] not in found["tokens"][2].numpy()
+
+
+def test_truncation_keeps_the_language_token(multilingual: Translator) -> None:
+    exact, longer = "the old dog sees a cat", "the old dog sees a cat and"
+    model = multilingual.codec
+    lengths = [len(model.sentencepiece.tokenize(text)) for text in (exact, longer)]
+    assert lengths == [6, 7]
+    found = multilingual.tokenize(tf.constant([exact, longer]), ["de", "de"])
+    assert found["truncated"].numpy().tolist() == [False, True]
+    for row in found["tokens"].numpy():
+        assert (row[0], row[-1], len(row)) == (model.languages["de"], 2, 8)
+
+
+def test_each_text_has_its_own_target(multilingual: Translator) -> None:
+    mixed = multilingual.translate(tf.constant(["the dog"] * 2), ["de", "fr"])
+    for row, language in enumerate(("de", "fr")):
+        alone = multilingual.translate(tf.constant(["the dog"]), [language])
+        assert alone["translation"][0] == mixed["translation"][row]
+        np.testing.assert_allclose(alone["score"][0], mixed["score"][row], rtol=1e-5)
+    assert mixed["score"][0] != mixed["score"][1]
+
+
+@pytest.mark.parametrize("target", [["en"], [""], ["de-DE"], ["de", "de"], []])
+def test_unknown_or_missing_target_is_an_invalid_argument(
+    multilingual: Translator, target: list[str]
+) -> None:
+    for graph in (multilingual.translate, multilingual.greedy, multilingual.nbest):
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            graph(tf.constant(["the dog"]), tf.constant(target, tf.string))
+        assert "de, fr" in caught.value.message or "number of rows" in caught.value.message
+
+
+def test_language_tokens_have_no_text(multilingual: Translator) -> None:
+    tokens = multilingual.tokenize(tf.constant(["the dog"]), ["fr"])["tokens"]
+    assert multilingual.codec.decode(tokens).numpy().tolist() == [b"the dog"]
+
+
+def test_with_target_binds_the_target_of_all_texts(multilingual: Translator) -> None:
+    graphs = with_target(signatures(multilingual), "fr")
+    texts, translations = tf.constant(["the dog", "a cat"]), tf.constant(["x", "y"])
+    for name in ("serving_default", "greedy", "nbest", "tokenize"):
+        expected = signatures(multilingual)[name](texts, ["fr", "fr"])
+        for key, value in graphs[name](text=texts).items():
+            np.testing.assert_array_equal(value, expected[key])
+    for name in ("align", "attention"):
+        outputs = graphs[name](text=texts, translation=translations)
+        assert outputs["source_tokens"][:, 0].numpy().tolist() == [b"<2fr>"] * 2
