@@ -79,6 +79,18 @@ def tiny_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def two_way_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two directions on the toy corpus, en-de and de-en."""
+    from tfnmt import train
+
+    folder = tmp_path_factory.mktemp("two_way")
+    folders = (f"--run_dir={folder / 'run'}", f"--cache_dir={folder / 'cache'}")
+    tiny = TINY | {"training.validation_steps": 12, "decoding.beam_size": 2}
+    call(train, "--dataset=toy", "--directions=en-de,de-en", *folders, *settings(tiny))
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
 def tiny_export(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export of that run; shared by all pytest processes, whose runs are bitwise identical."""
     from tfnmt import export

@@ -2,17 +2,21 @@
 
     python -m tfnmt.train --dataset=multi30k [--source=en] [--target=de]
     python -m tfnmt.train --train=my.en,my.de [--val=dev.en,dev.de]
+    python -m tfnmt.train --dataset=tatoeba --directions=en-de,de-en,en-fr,fr-en
 
-The run folder is runs/<dataset>-<source>-<target>. With --train, the name of the first file stands
-for the dataset: runs/my-en-de. The same command resumes where it stopped. Settings come from the
+The run folder is runs/<dataset>-<source>-<target>, and runs/<dataset>-<languages> for several
+directions, such as runs/tatoeba-en+de+fr. With --train, the name of the first file stands for the
+dataset: runs/my-en-de. The same command resumes where it stopped. Settings come from the
 preset of --dataset (or --config), then from flags, then from --set.
 """
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -22,6 +26,7 @@ from tfnmt.config import END_KEYS, Config, flatten
 from tfnmt.data.batching.plan import make_plan
 from tfnmt.data.corpora.catalog import split_name
 from tfnmt.data.corpora.corpus import Corpus
+from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.prepared import Prepared
 from tfnmt.errors import UsageError
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from tfnmt.training.validation import Evaluate
 
 SAMPLES = 5
-"""Validation sentences shown in TensorBoard."""
+"""Validation sentences of a direction that TensorBoard shows."""
 
 FLAGS = flags.FlagValues()
 define_experiment(FLAGS)
@@ -67,8 +72,12 @@ def main(values: Any, positional: list[str]) -> None:
     run.check_resumable()
 
     corpus, prepared = read_data(values, config, run)
-    val = list(corpus.pairs(split_name(config.data, corpus, "val")))
-    _log_empty_pairs(val)
+    split = split_name(config.data, corpus, "val")
+    val = {
+        direction: list(part.pairs(split))
+        for direction, part in by_direction(config.data, corpus).items()
+    }
+    _log_empty_pairs([*chain(*val.values())])
     limit_memory()
     if config.data.batch_tokens == "auto":
         config = _with_batch_tokens(config, _find_batch_tokens(config, prepared))
@@ -87,7 +96,8 @@ def main(values: Any, positional: list[str]) -> None:
         command = f"python -m tfnmt.train {shlex.join(sys.argv[1:])}"
         log(f"{run.path}: stopped and saved; resume with the same command: {command}")
         sys.exit(128 + caught)
-    log(f'done; try: python -m tfnmt.translate --model={run.path} "..."')
+    target = f" --target={config.data.target}" if prepared.tokenizer.language_tokens else ""
+    log(f'done; try: python -m tfnmt.translate --model={run.path}{target} "..."')
 
 
 def _open_run(values: Any, config: Config) -> Run:
@@ -148,43 +158,69 @@ def _find_batch_tokens(config: Config, prepared: Prepared) -> int:
 
 
 def default_run_dir(values: Any, config: Config) -> Path:
-    """Return runs/<dataset>-<source>-<target>. The first file of custom data names the dataset."""
+    """Return runs/<dataset>-<source>-<target>. The first file of custom data names the dataset.
+
+    With several directions, it is runs/<dataset>-<languages>, for example runs/tatoeba-en+de+fr.
+    """
     data = config.data
     # Custom data is not the corpus of the preset, whatever preset is used with it.
     name = Path(data.train[0]).stem if data.train else values.dataset or Path(values.config).stem
-    return base_folder() / "runs" / f"{name}-{data.source}-{data.target}"
+    languages = f"{data.source}-{data.target}"
+    if len(data.all_directions) > 1:
+        languages = "+".join(dict.fromkeys("-".join(data.all_directions).split("-")))
+    return base_folder() / "runs" / f"{name}-{languages}"
 
 
 def _make_evaluate(
-    transformer: "Transformer", config: Config, tokenizer_model: bytes, val: list[tuple[str, str]]
+    transformer: "Transformer",
+    config: Config,
+    tokenizer_model: bytes,
+    val: Mapping[str, list[Pair]],
 ) -> "Evaluate":
     """Build the validation, which uses the same Translator as an export."""
     from tfnmt.decoding.inspector import Inspector
     from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
+    from tfnmt.decoding.signatures import with_target
     from tfnmt.decoding.translator import Translator
     from tfnmt.evaluation.metrics import bleu
     from tfnmt.training.validation import Validation
 
     translator = Translator(transformer, tokenizer_model, config.decoding)
     inspector = Inspector(transformer, translator.codec, config.decoding)
-    sources, references = zip(*val, strict=True)
+    targets = {
+        direction: direction.split("-")[1] if translator.codec.languages else None
+        for direction in val
+    }
+
+    def translate(sources: Sequence[str], target: str | None) -> list[str]:
+        graphs = with_target({"serving_default": translator.translate}, target)
+        translator_of_lines = best_translations(graphs["serving_default"])
+        results = translate_lines(translator_of_lines, read_windows(sources))
+        return [result.best.text for result in results]
 
     def evaluate() -> Validation:
-        results = translate_lines(best_translations(translator.translate), read_windows(sources))
-        translations = [result.best.text for result in results]
-        samples = list(zip(sources, translations, references, strict=True))[:SAMPLES]
-        figure = _draw_attention(inspector, sources[0], references[0])
-        return Validation(bleu(translations, references), samples, figure)
+        scores, samples = {}, []
+        for direction, pairs in val.items():
+            sources, references = zip(*pairs, strict=True)
+            translations = translate(sources, targets[direction])
+            scores[direction] = bleu(translations, references)
+            samples += [*zip(sources, translations, references, strict=True)][:SAMPLES]
+        direction, ((source, reference), *_) = next(iter(val.items()))
+        figure = _draw_attention(inspector, source, reference, targets[direction])
+        several = scores if len(scores) > 1 else {}
+        return Validation(fmean(scores.values()), samples, figure, several)
 
     return evaluate
 
 
-def _draw_attention(inspector: "Inspector", source: str, target: str) -> bytes:
+def _draw_attention(
+    inspector: "Inspector", source: str, reference: str, target: str | None
+) -> bytes:
     """Draw the cross-attention of the last decoder layer for one pair, as PNG."""
     from tfnmt.plots.attention import draw_attention
     from tfnmt.plots.style import to_png
 
-    maps = inspector.attention_maps(source, target)
+    maps = inspector.attention_maps(source, reference, target)
     title = "cross-attention of the last layer"
     return to_png(draw_attention(maps.cross[-1], maps.target, maps.source, title))
 

@@ -14,8 +14,9 @@ import pytest
 from tests.conftest import TINY, settings
 from tfnmt import train
 from tfnmt.cli import resolve_config
+from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
-from tfnmt.runs.checkpoints import WEIGHTS
+from tfnmt.runs.checkpoints import CHECKSUMS, WEIGHTS
 from tfnmt.runs.run import Run
 
 Train = Callable[..., Run]
@@ -274,3 +275,35 @@ def test_automatic_batch_size_is_refused_for_several_hosts(
     monkeypatch.setenv("TF_CONFIG", json.dumps(hosts))
     with pytest.raises(UsageError, match=r"data\.batch_tokens=auto: "):
         train_toy(data__batch_tokens="auto")
+
+
+# --- Several directions ---------------------------------------------------------------------------
+
+
+def test_default_run_dir_names_the_languages_of_several_directions() -> None:
+    values = copy.deepcopy(train.FLAGS)
+    values(["train", "--dataset=tatoeba", "--directions=en-de,de-en,en-fr"])
+    assert train.default_run_dir(values, resolve_config(values)).name == "tatoeba-en+de+fr"
+
+
+def test_run_of_several_directions_records_each(two_way_run: Path) -> None:
+    run = Run(two_way_run)
+    assert list(Tokenizer(run.tokenizer_model()).language_tokens) == ["de", "en"]
+    (line,) = (two_way_run / "validations.jsonl").read_text().splitlines()
+    summary = json.loads(run.summary_path.read_text())
+    for scores in (json.loads(line)["directions"], summary["averaged_bleu_of_directions"]):
+        assert list(scores) == ["en-de", "de-en"]
+    assert run.config().data.all_directions == ("en-de", "de-en")
+
+
+def test_resumed_run_of_several_directions_equals_an_uninterrupted_one(
+    call: Callable[..., None], two_way_run: Path, tmp_path: Path
+) -> None:
+    folders = (f"--run_dir={tmp_path / 'run'}", f"--cache_dir={two_way_run.parent / 'cache'}")
+    tiny = TINY | {"training.validation_steps": 12, "decoding.beam_size": 2}
+    for steps in (5, 12):
+        changes = settings(tiny | {"training.max_steps": steps})
+        call(train, "--dataset=toy", "--directions=en-de,de-en", *folders, *changes)
+    last = [Run(path).checkpoints().newest() for path in (two_way_run, tmp_path / "run")]
+    checksums = [json.loads((path / CHECKSUMS).read_text())[WEIGHTS] for path in last if path]
+    assert checksums[0] == checksums[1]

@@ -7,14 +7,14 @@ checkpoints/<step>/  the last checkpoints, each a folder renamed into place when
 best/<step>/         the checkpoint with the best validation BLEU
 averaged/<step>/     the average of the last checkpoints, written when training ends
 logs/                TensorBoard logs
-validations.jsonl    step and BLEU of every validation
+validations.jsonl    step and BLEU of every validation, and BLEU of each direction if several
 evaluations.jsonl    one line per evaluation
 summary.json         the result of training; exists once training has finished
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -283,9 +283,14 @@ class Run:
             averaged = None
         return averaged or self.best.newest() or last
 
-    def append_validation(self, step: int, bleu: float) -> None:
-        """Append a line to validations.jsonl."""
-        _append(self._validations_path, {"step": step, "bleu": bleu})
+    def append_validation(
+        self, step: int, bleu: float, directions: Mapping[str, float] | None = None
+    ) -> None:
+        """Append a line to validations.jsonl, with BLEU of each direction if there are several."""
+        scores: dict[str, Any] = {"step": step, "bleu": bleu}
+        if directions:
+            scores["directions"] = dict(directions)
+        _append(self._validations_path, scores)
 
     def validations(self) -> dict[int, float]:
         """Return validation BLEU by step. A repeated step counts with its later value."""

@@ -263,10 +263,12 @@ def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
         averaged = _average_checkpoints(training)
         kind = f"the average of the last {len(averaged)} checkpoints"
     save_weights(run.averaged, transformer, progress.step, averaged)
-    bleu = evaluate().bleu
-    tensorboard.write_result(run, training.config, progress.step, bleu)
-    log(f"{kind}: val BLEU {bleu:.2f}")
-    summary = {**asdict(progress), "averaged": len(averaged), "averaged_bleu": bleu}
+    result = evaluate()
+    tensorboard.write_result(run, training.config, progress.step, result.bleu)
+    log(f"{kind}: val BLEU {result.summary}")
+    summary = {**asdict(progress), "averaged": len(averaged), "averaged_bleu": result.bleu}
+    if result.directions:
+        summary["averaged_bleu_of_directions"] = dict(result.directions)
     write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())
 
 

@@ -1,5 +1,6 @@
 """TensorBoard logs: curves, histograms, a profile, translations and attention."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -110,19 +111,24 @@ class Profiler(keras.callbacks.Callback):
 
 
 def write_validation(
-    writer: Any, step: int, bleu: float, samples: list[tuple[str, str, str]], figure: bytes
+    writer: Any,
+    step: int,
+    scores: Mapping[str, float],
+    samples: list[tuple[str, str, str]],
+    figure: bytes,
 ) -> None:
     """Write the results of a validation.
 
     Args:
         writer: A summary writer.
         step: The step of the validated weights.
-        bleu: BLEU on the validation set.
+        scores: BLEU on the validation set by the name of its curve.
         samples: Some (source, translation, reference).
         figure: A PNG image of attention weights.
     """
     with writer.as_default(step):
-        tf.summary.scalar("val/bleu", bleu)
+        for name, bleu in scores.items():
+            tf.summary.scalar(name, bleu)
         tf.summary.text("val/translations", _markdown_table(samples))
         tf.summary.image("val/attention", tf.io.decode_png(figure, channels=3)[None])
 

@@ -1,7 +1,8 @@
 """Validation during training: translates the validation set and keeps the best weights."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
@@ -20,9 +21,16 @@ Logs = dict[str, float] | None
 class Validation(NamedTuple):
     """The results of a validation."""
 
-    bleu: float
+    bleu: float  # the mean over the directions
     samples: list[tuple[str, str, str]]  # (source, translation, reference)
     figure: bytes  # PNG: attention weights of a sentence pair, the same in each validation
+    directions: Mapping[str, float] = MappingProxyType({})  # BLEU of each, if several
+
+    @property
+    def summary(self) -> str:
+        """Return BLEU, and that of each direction, as text."""
+        each = ", ".join(f"{name} {bleu:.2f}" for name, bleu in self.directions.items())
+        return f"{self.bleu:.2f} (the mean of {each})" if each else f"{self.bleu:.2f}"
 
 
 Evaluate = Callable[[], Validation]
@@ -76,13 +84,15 @@ class Validator(keras.callbacks.Callback):
         progress = self.progress
         self.model.write_weights(self.evaluation_model.transformer)
         result = self.evaluation_model.evaluate()
-        self.run.append_validation(progress.step, result.bleu)
+        self.run.append_validation(progress.step, result.bleu, result.directions)
         log(
             f"step {progress.step:,}, epoch {progress.epoch}, {progress.tokens:,} target tokens, "
-            f"{progress.seconds / 60:.1f} min: val BLEU {result.bleu:.2f} "
+            f"{progress.seconds / 60:.1f} min: val BLEU {result.summary} "
             f"({time.monotonic() - started:.0f} s)"
         )
-        write_validation(self.writer, progress.step, result.bleu, result.samples, result.figure)
+        scores = {"val/bleu": result.bleu}
+        scores |= {f"val/bleu_{name}": bleu for name, bleu in result.directions.items()}
+        write_validation(self.writer, progress.step, scores, result.samples, result.figure)
         progress.worse += 1
         if result.bleu > progress.best_bleu:
             progress.best_bleu = result.bleu

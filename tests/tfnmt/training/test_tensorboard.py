@@ -23,7 +23,9 @@ def summaries(folder: Path) -> dict[str, Summary.Value]:
 
 def test_validation_writes_bleu_translations_and_figure(tmp_path: Path) -> None:
     writer = tf.summary.create_file_writer(str(tmp_path))
-    write_validation(writer, 7, 12.5, [("a | b", "c", "d")], FIGURE)
+    write_validation(
+        writer, 7, {"val/bleu": 12.5, "val/bleu_en-de": 9.5}, [("a | b", "c", "d")], FIGURE
+    )
     writer.close()
     found = summaries(tmp_path)
     assert tf.make_ndarray(found["val/bleu"].tensor) == 12.5

@@ -61,6 +61,35 @@ def test_validator_keeps_the_best_weights_and_counts_worse_validations(
         np.testing.assert_array_equal(weight.numpy(), best)
 
 
+def test_validator_records_each_direction_and_keeps_the_best_mean(
+    small_config: ModelConfig, tmp_path: Path
+) -> None:
+    run, progress = Run(tmp_path), Progress()
+    results = iter([{"en-de": 10.0, "de-en": 20.0}, {"en-de": 24.0, "de-en": 5.0}])
+
+    def evaluate() -> Validation:
+        scores = next(results)
+        return Validation(sum(scores.values()) / 2, [], FIGURE, scores)
+
+    writer = tf.summary.create_file_writer(str(run.logs))
+    validator = Validator(
+        EvaluationModel(Transformer(small_config, 50), evaluate), writer, run, progress
+    )
+    validator.set_model(Trainer(Transformer(small_config, 50), TrainingConfig(validation_steps=1)))
+    for progress.step in (1, 2):
+        validator.on_train_batch_end(progress.step)
+    writer.close()
+    lines = (tmp_path / "validations.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"step": 1, "bleu": 15.0, "directions": {"en-de": 10.0, "de-en": 20.0}},
+        {"step": 2, "bleu": 14.5, "directions": {"en-de": 24.0, "de-en": 5.0}},
+    ]
+    assert run.validations() == {1: 15.0, 2: 14.5}
+    assert [int(path.name) for path in run.best.all()] == [1]
+    (log,) = run.logs.glob("events*")
+    assert all(tag in log.read_bytes() for tag in (b"val/bleu_en-de", b"val/bleu_de-en"))
+
+
 def test_out_of_memory_during_validation_recommends_decoding_settings() -> None:
     def evaluate() -> Validation:
         raise tf.errors.ResourceExhaustedError(None, None, "")
