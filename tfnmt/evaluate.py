@@ -3,6 +3,7 @@
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --test=my.en,my.de
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val --against=ANOTHER --report=F.md
+    python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val --direction=en-fr
 
 Prints the scores with their 95% confidence intervals and signatures. The scores of a run are also
 appended to its evaluations.jsonl. --against translates the same text with another model and tests
@@ -30,6 +31,7 @@ from tfnmt.cli import (
 from tfnmt.data.corpora.assembly import Origin
 from tfnmt.data.corpora.catalog import data_folder, download_missing, open_corpus, split_name
 from tfnmt.data.corpora.corpus import Corpus, Files, HeldOut
+from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UsageError, UserError
@@ -38,6 +40,7 @@ from tfnmt.evaluation.diagnosis import diagnose, summarize
 from tfnmt.evaluation.metrics import METRICS, OPTIONS, score_with_interval, scores, select_metrics
 from tfnmt.evaluation.multi30k import official_tokens
 from tfnmt.evaluation.report import report
+from tfnmt.loading.directions import bound_language, find_direction
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, progress_bar
 from tfnmt.runtime.files import check_outputs, write_atomically
@@ -51,6 +54,9 @@ Model = RunModel | ExportModel
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run or an export", flag_values=FLAGS)
 flags.DEFINE_string("split", None, "a split of the run's corpus", flag_values=FLAGS)
+flags.DEFINE_string(
+    "direction", None, "the direction, such as en-fr, of a model with several", flag_values=FLAGS
+)
 flags.DEFINE_list(
     "test", None, "files instead of a split: my.en,my.de, or a .tsv ...", flag_values=FLAGS
 )
@@ -75,6 +81,12 @@ class TestSet(NamedTuple):
     name: str
     pairs: list[Pair]
     files: tuple[Path, ...]
+    languages: tuple[str, str]  # source and target
+
+    @property
+    def target(self) -> str:
+        """The language of the references."""
+        return self.languages[1]
 
     @property
     def reference_file(self) -> Path | None:
@@ -103,16 +115,17 @@ def main(values: Any, positional: list[str]) -> None:
         if given:
             raise UsageError(*(f"--{name}: only for --split; omit it" for name in given))
     model = find_model(values.model, decoding_changes(values))
-    other = _find_other(values.against, model) if values.against else None
-    text = _read(values, model)
+    languages = find_direction(model, values.direction)
+    other = _find_other(values.against, model, languages) if values.against else None
+    text = _read(values, model, languages)
     _check_outputs(values, model, other, text)
-    references = _prepare_references(values.metric, text, model.config.data.target)
+    references = _prepare_references(values.metric, text)
     configure_threads()
-    translations = _translate(values, model, text.sources)
+    translations = _translate(values, model, text)
 
     evaluation = _evaluate(model, text, references, translations)
     _print_scores(evaluation)
-    other_translations = _translate(values, other, text.sources) if other else []
+    other_translations = _translate(values, other, text) if other else []
     if other:
         hypotheses, others = _texts(translations), _texts(other_translations)
         evaluation["against"] = _compare(other, hypotheses, others, text.references)
@@ -125,7 +138,7 @@ def main(values: Any, positional: list[str]) -> None:
 
 def _check_outputs(values: Any, model: Model, other: Model | None, text: TestSet) -> None:
     """Check that no output replaces a file that the command reads."""
-    official = official_tokens(text.reference_file, model.config.data.target)
+    official = official_tokens(text.reference_file, text.target)
     inputs = {
         "--split" if values.split else "--test": text.files,
         "--metric": [official] if official else [],
@@ -136,43 +149,58 @@ def _check_outputs(values: Any, model: Model, other: Model | None, text: TestSet
     check_outputs(outputs, inputs)
 
 
-def _find_other(name: str, model: Model) -> Model:
+def _find_other(name: str, model: Model, languages: tuple[str, str]) -> Model:
     """Find the model to compare with. It must translate between the same languages."""
     other = find_model(name, {})
-    ours, theirs = ((each.source, each.target) for each in (model.config.data, other.config.data))
-    if ours != theirs:
+    theirs = other.config.data.all_directions
+    if "-".join(languages) not in theirs:
         raise UsageError(
-            f"--against={name}: translates {' to '.join(theirs)}, and --model {' to '.join(ours)}; "
-            "compare models of the same direction"
+            f"--against={name}: translates {_spelled(*theirs)}, and --model "
+            f"{_spelled('-'.join(languages))}; compare models of the same direction"
         )
     return other
 
 
-def _read(values: Any, model: Model) -> TestSet:
-    """Read the test set, in the model's direction."""
-    data = model.config.data
+def _spelled(*directions: str) -> str:
+    return ", ".join(direction.replace("-", " to ") for direction in directions)
+
+
+def _read(values: Any, model: Model, languages: tuple[str, str]) -> TestSet:
+    """Read the test set of a direction."""
     if values.split:
-        if data.corpus is None and not model.has_data_paths:
-            raise UsageError(
-                f"--split={values.split}: an export or a bundle does not contain the paths of its "
-                "data files; use --test=SOURCE,TARGET"
-            )
-        data_dir = data_folder(values.data_dir)
-        corpus = open_corpus(data, model.config.training.seed, data_dir)
-        split = split_name(data, corpus, values.split)
-        origin = Origin(values.mirror, values.checksums)
-        download_missing(data, corpus, (split,), data_dir, origin)
-        _check_held_out(values.split, model, corpus)
-        return TestSet(split, list(corpus.pairs(split)), corpus.files(split))
-    texts = find_texts(values.test, data.source, data.target)
-    corpus = Files({"test": texts})
+        return _read_split(values, model, languages)
+    corpus = Files({"test": find_texts(values.test, *languages)})
     files = corpus.files("test")
-    return TestSet(",".join(map(str, files)), list(corpus.pairs("test")), files)
+    return TestSet(",".join(map(str, files)), list(corpus.pairs("test")), files, languages)
+
+
+def _read_split(values: Any, model: Model, languages: tuple[str, str]) -> TestSet:
+    """Read a split of the model's corpus."""
+    data, direction = model.config.data, "-".join(languages)
+    if data.corpus is None and not model.has_data_paths:
+        raise UsageError(
+            f"--split={values.split}: an export or a bundle does not contain the paths of its "
+            "data files; use --test=SOURCE,TARGET"
+        )
+    data_dir = data_folder(values.data_dir)
+    corpora = open_corpus(data, model.config.training.seed, data_dir)
+    corpus = by_direction(data, corpora).get(direction)
+    if corpus is None:
+        raise UsageError(
+            f"--split={values.split}: the corpus of {model.name} has no {direction}, only "
+            f"{', '.join(data.all_directions)}; use --test=SOURCE,TARGET"
+        )
+    split = split_name(data, corpus, values.split)
+    origin = Origin(values.mirror, values.checksums)
+    download_missing(data.of_direction(direction), corpus, (split,), data_dir, origin)
+    if isinstance(corpus, HeldOut):
+        _check_held_out(values.split, model, corpora)
+    return TestSet(split, list(corpus.pairs(split)), corpus.files(split), languages)
 
 
 def _check_held_out(split: str, model: Model, corpus: Corpus) -> None:
     """Refuse a split of changed training data: rows held out of it may have been trained on."""
-    if not (isinstance(corpus, HeldOut) and isinstance(model, RunModel)):
+    if not isinstance(model, RunModel):
         return
     from tfnmt.data.preparation.prepared import prepared_name
 
@@ -185,26 +213,26 @@ def _check_held_out(split: str, model: Model, corpus: Corpus) -> None:
         )
 
 
-def _prepare_references(
-    option: str | None, text: TestSet, language: str
-) -> dict[str, Sequence[str]]:
+def _prepare_references(option: str | None, text: TestSet) -> dict[str, Sequence[str]]:
     """Preprocess the references for each metric, by its key."""
     return {
-        metric.key: metric.prepare_references(text.references, language, text.reference_file)
+        metric.key: metric.prepare_references(text.references, text.target, text.reference_file)
         for metric in select_metrics(option)
     }
 
 
-def _translate(values: Any, model: Model, sources: Sequence[str]) -> list["Translation"]:
+def _translate(values: Any, model: Model, text: TestSet) -> list["Translation"]:
     """Translate the sources. For a report, the translations have quality warnings."""
-    graphs = model.load()
+    graphs, sources = model.load(), text.sources
     from tfnmt.decoding.lines import (
         best_translations,
         read_windows,
         translate_lines,
         with_log_probs,
     )
+    from tfnmt.decoding.signatures import with_target
 
+    graphs = with_target(graphs, bound_language(model, text.target))
     translator = best_translations(graphs["serving_default"])
     if values.report:
         translator = with_log_probs(translator, graphs)
@@ -229,17 +257,18 @@ def _evaluate(
     translations: Sequence["Translation"],
 ) -> dict[str, Any]:
     """Return the scores, and the settings that they depend on."""
-    data, hypotheses = model.config.data, _texts(translations)
+    source, target = text.languages
+    hypotheses = _texts(translations)
     evaluation: dict[str, Any] = {}
     for key, lines in references.items():
         metric = METRICS[key]
-        prepared = metric.prepare_hypotheses(hypotheses, data.target)
+        prepared = metric.prepare_hypotheses(hypotheses, target)
         evaluation[key] = score_with_interval(metric.create(), prepared, lines)
     return {
         **evaluation,
         "model": model.name,
-        "source": data.source,
-        "target": data.target,
+        "source": source,
+        "target": target,
         "split": text.name,
         "sentences": len(text.pairs),
         "truncated": sum(translation.truncated for translation in translations),

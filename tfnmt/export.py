@@ -25,6 +25,7 @@ from tfnmt.errors import UsageError
 from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
 from tfnmt.loading.bundles import SUFFIX, write_bundle
 from tfnmt.loading.card import make_card
+from tfnmt.loading.directions import refuse_several_targets
 from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import log
 from tfnmt.runtime.files import check_writable, exclusive, is_stream, remove_leftovers
@@ -73,6 +74,7 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model, and --output or --bundle: required; see --help")
     _check(values)
     model = find_run(find_folder(values.model))
+    refuse_several_targets(model)
     _check_folders(values, model)
     configure_threads()  # the clean processes of the parity check inherit it
     with _exclusive(values):

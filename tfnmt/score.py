@@ -25,6 +25,7 @@ from pydantic import BaseModel, StrictInt, ValidationError
 from tfnmt.cli import run_command
 from tfnmt.data.corpora.text_files import check_readable, decompressed_name, read_lines
 from tfnmt.errors import UsageError, UserError
+from tfnmt.loading.directions import refuse_several_targets
 from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import LineNotes, ReplacementNotes, progress_bar
 from tfnmt.runtime.files import check_outputs, write_lines
@@ -75,6 +76,7 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model and --input: both required, without other arguments; see --help")
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
     model = find_run(find_folder(values.model), changes)
+    refuse_several_targets(model)
     path = Path(values.input)
     check_readable(path)
     check_outputs({"--output": values.output}, {"--input": [path], "--model": model.files})

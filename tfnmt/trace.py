@@ -22,6 +22,7 @@ from tfnmt.cli import non_utf8_problems, run_command
 from tfnmt.config import DecodingConfig, TrainingConfig
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
 from tfnmt.errors import UsageError
+from tfnmt.loading.directions import refuse_several_targets
 from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import log, progress_bar
 from tfnmt.runtime.files import check_outputs, write_atomically, write_lines
@@ -92,6 +93,7 @@ def main(values: Any, positional: list[str]) -> None:
         trace = _make_trace(TRAINED if values.trained else UNTRAINED, traced_model, ids, SMOOTHING)
     else:
         model = find_run(find_folder(values.model), changes)
+        refuse_several_targets(model)
         check_outputs({"--html": values.html}, {"--model": model.files})
         tokenizer = Tokenizer(model.run.tokenizer_model())
         ids = _run_ids(model, tokenizer, positional, values.target)

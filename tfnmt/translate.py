@@ -3,12 +3,13 @@
     python -m tfnmt.translate [--model=RUN_OR_EXPORT] "a sentence" "another one"
     python -m tfnmt.translate < lines.en > lines.de
     python -m tfnmt.translate --input=lines.en --output=lines.de [--resume]
+    python -m tfnmt.translate --target=fr [--source=en] "a sentence"
 
 Each input line gives one output line, in order. Without --model, the newest finished run in ./runs
-translates. Put -- before text that begins with a dash. --json and --nbest write one JSON object per
-line: the source, translations with their score, token ids and the log probability of each token,
-whether the line was truncated, and quality warnings. Only these two flags look for quality
-warnings.
+translates. A model with several target languages needs --target. Put -- before text that begins
+with a dash. --json and --nbest write one JSON object per line: the source, translations with their
+score, token ids and the log probability of each token, whether the line was truncated, and quality
+warnings. Only these two flags look for quality warnings.
 """
 
 import json
@@ -30,6 +31,7 @@ from tfnmt.cli import (
 from tfnmt.config import SamplingConfig
 from tfnmt.data.corpora.text_files import check_readable, decode_lines, open_bytes, read_lines
 from tfnmt.errors import UsageError, UserError
+from tfnmt.loading.directions import bound_language, find_target
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
 from tfnmt.runtime.files import check_outputs, is_stream, write_lines
@@ -45,6 +47,8 @@ for _name, _help in (
     ("model", "a run or an export"),
     ("input", "a file of lines to translate"),
     ("output", "the file to write the translations to"),
+    ("target", "the language to translate to, for a model with several"),
+    ("source", "the language of the text"),
     ("prefix", "text that every translation begins with"),
 ):
     flags.DEFINE_string(_name, None, _help, flag_values=FLAGS)
@@ -93,6 +97,7 @@ def main(values: Any, positional: list[str]) -> None:
     """Translate the arguments, a file, or stdin."""
     _check(values, positional)
     model = find_model(values.model, decoding_changes(values))
+    target = find_target(model, values.source, values.target)
     _check_model(values, model)
     check_outputs({"--output": values.output}, _inputs(values, positional, model))
     if _is_finished(values, model):
@@ -102,7 +107,7 @@ def main(values: Any, positional: list[str]) -> None:
     else:
         configure_threads()
     with _output(values, model) as (done, write):
-        translator = _load(values, model)
+        translator = _load(values, model, bound_language(model, target))
 
         from tfnmt.decoding.lines import (
             read_windows,
@@ -115,7 +120,8 @@ def main(values: Any, positional: list[str]) -> None:
         notes = _Notes(model.config.decoding.max_source_length)
         lines = islice(notes.replaced.check(_lines(positional, values.input)), done, None)
         windows = read_windows(lines) if values.input else stream_windows(lines)
-        language = model.config.data.source
+        sources = {name.split("-")[0] for name in model.config.data.all_directions}
+        language = values.source or (sources.pop() if len(sources) == 1 else "")
         split = sentence_splitter(language) if values.split_sentences else whole_line
         translations = translate_lines(translator, windows, split, done)
         translations = _with_progress_bar(values, translations, done)
@@ -230,7 +236,7 @@ def _output(values: Any, model: RunModel | ExportModel) -> Iterator[tuple[int, W
         yield done, file.write
 
 
-def _load(values: Any, model: RunModel | ExportModel) -> "BatchTranslator":
+def _load(values: Any, model: RunModel | ExportModel, target: str | None) -> "BatchTranslator":
     """Load the model and return the kind of translator that the flags select."""
     if isinstance(model, ExportModel):
         graphs = model.load()
@@ -248,7 +254,9 @@ def _load(values: Any, model: RunModel | ExportModel) -> "BatchTranslator":
         sampled_translations,
         with_log_probs,
     )
+    from tfnmt.decoding.signatures import with_target
 
+    graphs = with_target(graphs, target)
     if values.nbest:
         return nbest_translations(graphs, values.nbest)
     # Text from the terminal or a pipe comes line by line: a run has a compiled search for that.
@@ -351,6 +359,8 @@ def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
     if values.input:
         status = Path(values.input).stat()
         job |= {"size of the input": status.st_size, "time of the input": status.st_mtime_ns}
+    if model.targets:
+        job["--target"] = find_target(model, None, values.target)
     return job | {"decoding": model.config.decoding.model_dump()}
 
 

@@ -24,6 +24,7 @@ from tfnmt.cli import define_data, non_utf8_problems, read_data, run_command
 from tfnmt.config import Config, build_config, merge, parse_overrides, preset_path, read_tree
 from tfnmt.data.corpora.catalog import data_folder, open_corpus, split_name
 from tfnmt.errors import UsageError, did_you_mean
+from tfnmt.loading.directions import refuse_several_targets
 from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
@@ -182,6 +183,7 @@ def _schedule(values: Any) -> "Figure":
 
 def _attention(values: Any, text: str) -> "Figure":
     model = find_run(find_folder(values.model[0]))
+    refuse_several_targets(model)
     layer, heads = _layer_and_heads(values, model.config)
     configure_for_single_sentences()
     translator = model.load_translator()

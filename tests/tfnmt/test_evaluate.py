@@ -419,3 +419,35 @@ def test_evaluate_of_a_split_of_a_built_in_corpus_needs_no_files(
     assert (evaluation["split"], evaluation["sentences"]) == ("val", 5)
     assert "no official tokens" in capsys.readouterr().err
     assert evaluation["bleu_lc_tok"]["score"] >= 0
+
+
+# --- Several directions ---------------------------------------------------------------------------
+
+
+def test_evaluate_scores_a_direction_of_several(
+    call: Call, two_way_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language, line in (("de", "der Hund"), ("en", "the dog")):
+        (tmp_path / f"a.{language}").write_text(f"{line}\n" * 3)
+    test = f"--test={tmp_path / 'a.en'},{tmp_path / 'a.de'}"
+    scores = tmp_path / "scores.json"
+    call(evaluate, f"--model={two_way_run}", test, "--direction=de-en", f"--json={scores}")
+    evaluation = json.loads(scores.read_text())
+    assert (evaluation["source"], evaluation["target"]) == ("de", "en")
+    assert "not trained" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--split=val"], "--direction: missing; .* en-de, de-en"),
+        (["--split=val", "--direction=en-fr"], "--direction=en-fr: unknown; .* en-de, de-en"),
+        (["--split=val", "--direction=de"], "--direction=de: unknown; .* en-de, de-en"),
+        (["--split=val", "--direction=fr-en"], "--split=val: .* has no fr-en, only en-de, de-en"),
+    ],
+)
+def test_evaluate_lists_the_directions_of_the_model(
+    call: Call, two_way_run: Path, arguments: list[str], problem: str
+) -> None:
+    with pytest.raises(UsageError, match=problem):
+        call(evaluate, f"--model={two_way_run}", *arguments)

@@ -19,7 +19,7 @@ from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import EOS
 from tfnmt.decoding.lines import Signatures
 from tfnmt.errors import UsageError, UserError
-from tfnmt.loading.models import ExportModel
+from tfnmt.loading.models import ExportModel, find_run
 from tfnmt.runs.run import Run
 from tfnmt.runtime.resumable_file import ResumableFile
 
@@ -480,3 +480,58 @@ def recorded_jobs(work: Callable[[], None]) -> list[dict[str, Any]]:
         patch.setattr(ResumableFile, "start", record)
         work()
     return jobs
+
+
+# --- Several directions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["de", "en"])
+def test_target_selects_the_language(
+    call: Call, two_way_run: Path, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    texts = ("the dog sees the cat", "der Hund")
+    call(translate, f"--model={two_way_run}", f"--target={target}", "--json", *texts)
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    translator = find_run(two_way_run).load_translator()
+    expected = translator.nbest(list(texts), [target] * 2)
+    for found, score in zip(objects, expected["scores"][:, 0].numpy(), strict=True):
+        assert found["translations"][0]["score"] == pytest.approx(float(score), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "--target: missing; .* translates to de, en"),
+        (["--target=fr"], "--target=fr: unknown; .* translates to de, en"),
+    ],
+)
+def test_missing_or_unknown_target_lists_the_languages(
+    call: Call, two_way_run: Path, arguments: list[str], problem: str
+) -> None:
+    with pytest.raises(UsageError, match=problem):
+        call(translate, f"--model={two_way_run}", *arguments, "text")
+
+
+def test_target_of_a_single_direction_is_checked(call: Call, tiny_run: Path) -> None:
+    with pytest.raises(UsageError, match=r"--target=fr: unknown; .* translates to de "):
+        call(translate, f"--model={tiny_run}", "--target=fr", "text")
+
+
+def test_untrained_direction_warns(
+    call: Call, two_way_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"--model={two_way_run}"
+    call(translate, model, "--target=en", "--source=fr", "le chien")
+    assert "not trained on fr-en, only on en-de, de-en" in capsys.readouterr().err
+    call(translate, model, "--target=en", "--source=de", "der Hund")
+    assert "not trained" not in capsys.readouterr().err
+
+
+def test_resume_with_another_target_is_refused(
+    call: Call, two_way_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("the dog\n" * 3)
+    flags = (f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out.txt'}", "--resume")
+    call(translate, f"--model={two_way_run}", "--target=de", *flags)
+    with pytest.raises(UsageError, match="--target"):
+        call(translate, f"--model={two_way_run}", "--target=en", *flags)

@@ -77,6 +77,13 @@ class RunModel:
         }
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The languages with a language token; none for a single direction."""
+        from tfnmt.data.preparation.tokenizer import Tokenizer
+
+        return tuple(Tokenizer(self.run.tokenizer_model()).language_tokens)
+
+    @property
     def files(self) -> list[Path]:
         """The files of the run, which no output may replace."""
         checkpoints = (self.run.averaged, self.run.best, self.run.checkpoints())
@@ -150,6 +157,11 @@ class ExportModel:
     def origin(self) -> dict[str, Any]:
         """The checkpoint for evaluations, and the steps that were averaged: as in the card."""
         return {key: self.card.get(key) for key in ("weights", "averaged_steps")}
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The languages with a language token; none for a single direction."""
+        return tuple(self.card.get("targets", ()))
 
     @property
     def files(self) -> list[Path]:

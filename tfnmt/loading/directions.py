@@ -1,0 +1,69 @@
+"""The direction that a model translates in: what the flags select, and what the model has."""
+
+from tfnmt.errors import UsageError
+from tfnmt.loading.models import ExportModel, RunModel
+from tfnmt.progress import log
+
+Model = RunModel | ExportModel
+
+
+def find_target(model: Model, source: str | None, target: str | None) -> str:
+    """Return the language to translate to. An untrained direction is allowed, and logged.
+
+    Args:
+        model: The model.
+        source: The language of the text, if known.
+        target: The language to translate to; None for a model that has only one.
+
+    Raises:
+        UsageError: The model does not translate to this language, or to more than one.
+    """
+    trained = model.config.data.all_directions
+    languages = model.targets or model.config.data.targets
+    if target is None and len(model.config.data.targets) == 1:
+        target = model.config.data.targets[0]
+    if target not in languages:
+        flag = "--target: missing" if target is None else f"--target={target}: unknown"
+        raise UsageError(
+            f"{flag}; {model.name} translates to {', '.join(languages)} (directions "
+            f"{', '.join(trained)})"
+        )
+    if source is not None and f"{source}-{target}" not in trained:
+        log(
+            f"{model.name}: was not trained on {source}-{target}, only on {', '.join(trained)}; "
+            "expect bad translations"
+        )
+    return target
+
+
+def find_direction(model: Model, direction: str | None) -> tuple[str, str]:
+    """Return the (source, target) of `--direction`, or the only direction of the model.
+
+    Raises:
+        UsageError: The direction is missing, not of the form `en-de`, or to an unknown language.
+    """
+    trained = model.config.data.all_directions
+    if direction is None and len(trained) > 1:
+        raise UsageError(f"--direction: missing; {model.name} has {', '.join(trained)}; name one")
+    source, dash, target = (trained[0] if direction is None else direction).partition("-")
+    languages = model.targets or model.config.data.targets
+    if not (source and dash) or source == target or target not in languages:
+        raise UsageError(
+            f"--direction={direction}: unknown; {model.name} has {', '.join(trained)}; name one"
+        )
+    find_target(model, source, target)
+    return source, target
+
+
+def bound_language(model: Model, target: str) -> str | None:
+    """Return the language that the graphs of a model take, or None if they take none."""
+    return target if model.targets else None
+
+
+def refuse_several_targets(model: Model) -> None:
+    """Raise a UsageError for a model with language tokens, which a command does not support."""
+    if model.targets:
+        raise UsageError(
+            f"{model.name}: has several target languages ({', '.join(model.targets)}), which this "
+            "command does not support; use translate or evaluate"
+        )
