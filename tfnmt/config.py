@@ -180,6 +180,11 @@ class ModelConfig(Section):
     ffn_dropout: Fraction = Field(
         0.0, description="dropout inside the feed-forward layers, after the activation"
     )
+    attention: Literal["standard", "flash"] = Field(
+        "standard",
+        description="flash trains with memory that grows linearly with the sentence length; "
+        "everything else uses the standard computation",
+    )
     activation: Literal["relu", "gelu"] = Field(
         "relu", description="activation of the feed-forward layers"
     )
@@ -519,7 +524,7 @@ END_KEYS = tuple(
 )
 """Keys that decide only when training ends."""
 
-CHANGEABLE_KEYS = (*END_KEYS, "training.device_tokens")
+CHANGEABLE_KEYS = (*END_KEYS, "training.device_tokens", "model.attention")
 """Keys that may change when a run is resumed, because its steps stay the same."""
 
 
