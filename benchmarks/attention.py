@@ -2,8 +2,9 @@
 
     python -m benchmarks.attention [--length=64 --length=4096] [--set model.attention_dropout=0.1]
 
-The model has the shapes of `benchmarks.training`. A batch has 4,096 padded tokens: one sentence of
-4,096 tokens, or 64 sentences of 64. Each case runs in its own process, and the cases take turns.
+The model has the shapes of `benchmarks.training`. A batch has 8,192 padded tokens: two sentences of
+4,096 tokens, one for each of two parallel streams, or 128 sentences of 64. Each case runs in its
+own process, and standard and flash attention take turns.
 
 Prints one JSON line per case. peak_mb is the peak of TensorFlow's memory for tensors during the
 steps, and resident_mb the peak of the whole process. ms_per_step is the median over all steps after
@@ -31,7 +32,7 @@ KINDS = ("standard", "flash")
 
 LENGTHS = (64, 256, 1024, 4096)
 
-PADDED_TOKENS = 4096
+PADDED_TOKENS = 8192
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_multi_integer("length", list(LENGTHS), "tokens per sentence", 1, flag_values=FLAGS)
@@ -78,7 +79,7 @@ def measure(config: Config, length: int, steps: int) -> dict[str, Any]:
     vocab_size = SHAPES["reference"][1]
     trainer = make_trainer(config, vocab_size, tf.distribute.get_strategy())
     trainer.make_train_function()
-    shape = (max(1, PADDED_TOKENS // length), length)
+    shape = (PADDED_TOKENS // length, length)
     random = np.random.default_rng(1)
     source, target_in, target_out = random.integers(EOS, vocab_size, (3, *shape), np.int32)
     target_in[:, 0] = BOS

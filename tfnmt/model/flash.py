@@ -17,7 +17,7 @@ from keras import ops
 from tfnmt.model.attention import MASKED_SCORE, MultiHeadAttention, merge_heads
 from tfnmt.model.layers import Tensor
 
-MAX_BLOCK = 256
+MAX_BLOCK = 128
 """The largest K. Larger blocks need more memory, and smaller ones more time."""
 
 BLOCK_SEED = 65_537
