@@ -182,8 +182,8 @@ class ModelConfig(Section):
     )
     attention: Literal["standard", "flash"] = Field(
         "standard",
-        description="flash trains with memory that grows linearly with the sentence length; "
-        "everything else uses the standard computation",
+        description="flash trains with memory that grows linearly with the sentence length, and "
+        "saves memory from about 1,000 tokens on; everything except training uses standard",
     )
     activation: Literal["relu", "gelu"] = Field(
         "relu", description="activation of the feed-forward layers"
@@ -225,8 +225,10 @@ class TrainingConfig(Section):
         description="early stopping: stop after this many validations without a better BLEU; null "
         "turns it off",
     )
-    precision: Literal["float32", "mixed_bfloat16"] = Field(
-        "float32", description="precision of computation; weights are always float32"
+    precision: Literal["float32", "mixed_bfloat16", "auto"] = Field(
+        "float32",
+        description="precision of computation; weights are always float32; auto is mixed_bfloat16 "
+        "on devices with fast bfloat16, otherwise float32, and works on a single host only",
     )
     device_tokens: Count | None = Field(
         None,
