@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-serving mutation soak check docs format
+.PHONY: help install demo test test-all test-serving mutation fuzz soak check docs format
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
@@ -12,6 +12,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 RUN := runs/demo
 EXPORT := export/models/demo
 SOAK_RUN := runs/soak
+FUZZ_SECONDS := 60
 # Sentences of the test set. None is in the training data.
 SENTENCES := "Sometimes Lukas has packed a heavy shirt." \
 	"Today his cat can return in front of these windows." \
@@ -57,11 +58,16 @@ test-serving: .venv/.installed .venv-serving/.installed ## test an export with t
 mutation: .venv/.installed ## run the tests against injected bugs: each bug must make tests fail
 	$(PYTEST) -m slow tests/mutation
 
+fuzz: .venv/.installed ## try random input files and flags, FUZZ_SECONDS seconds per test
+	TFNMT_FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTEST) tests/fuzz
+
 soak: .venv/.installed ## run shortened soak tests: kill and resume training and translation, exactness
 	$(BIN)/python -m tests.soak.kill_training --kills=4
 	$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(SOAK_RUN) --set=training.max_steps=500
 	$(BIN)/python -m tests.soak.kill_translation --model=$(SOAK_RUN) --lines=30000 --kills=2 --beam_size=0
 	$(BIN)/python -m tests.soak.exactness --model=$(SOAK_RUN)
+	$(BIN)/python -m tests.soak.long_life train --dataset=toy --minutes=3 --kill_seconds=40
+	$(BIN)/python -m tests.soak.long_life translate --model=$(SOAK_RUN) --lines=10000 --minutes=3 --kill_seconds=25
 	@echo && echo "Full size: the same commands with their default flags, and with your own --model and --input."
 	@echo "Not run, because it needs a server: $(BIN)/python -m tests.soak.serving --url=URL --hostile=10000"
 

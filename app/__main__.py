@@ -5,6 +5,7 @@ from typing import NoReturn
 
 from app.errors import UserError
 from app.settings import Settings, parse
+from app.streams import open_standard_streams
 
 
 def main(arguments: list[str]) -> None:
@@ -24,6 +25,7 @@ def serve(settings: Settings) -> None:
 
 def run() -> NoReturn:
     """Run the command and exit; report a user error in one line."""
+    open_standard_streams()
     try:
         main(sys.argv[1:])
     except UserError as error:

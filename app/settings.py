@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import ipaddress
+import os
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -22,6 +23,9 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments."""
 
 MAX_PORT = 65535
 
+MAX_TEXTS = 10_000
+"""Maximum of --max_texts. It bounds the time to validate a request."""
+
 EXAMPLE_ORIGIN = "https://example.org"
 
 
@@ -37,6 +41,7 @@ class Settings:
     parallel_streams: int = 1
     max_chars: int = 5000
     max_texts: int = 64
+    max_sentences: int = 1000
     cache: int = 10_000
     rate: int = 0
     key_digests: frozenset[bytes] = frozenset()
@@ -69,7 +74,7 @@ def parse(arguments: list[str]) -> Settings:
         raise UsageError(
             "no model; set --model=DIR (an export) or --backend=http://host:8501/v1/models/NAME"
         )
-    for name in ("deadline", "parallel_streams", "max_chars", "max_texts"):
+    for name in ("deadline", "parallel_streams", "max_chars", "max_texts", "max_sentences"):
         if getattr(flags, name) <= 0:
             raise UsageError(f"--{name}={getattr(flags, name)}: must be greater than 0")
     for name in ("cache", "rate", "port"):
@@ -77,8 +82,9 @@ def parse(arguments: list[str]) -> Settings:
             raise UsageError(f"--{name}={getattr(flags, name)}: must be 0 or greater")
     if not isfinite(flags.deadline):
         raise UsageError(f"--deadline={flags.deadline}: must be finite; try 60")
-    if flags.port > MAX_PORT:
-        raise UsageError(f"--port={flags.port}: must be {MAX_PORT} or less")
+    for name, limit in (("port", MAX_PORT), ("max_texts", MAX_TEXTS)):
+        if getattr(flags, name) > limit:
+            raise UsageError(f"--{name}={getattr(flags, name)}: must be {limit} or less")
     models = tuple(_parse_model(value) for value in flags.model)
     backends = tuple(_parse_backend(value) for value in flags.backend)
     _check_unique([name for name, _ in (*models, *backends)])
@@ -91,6 +97,7 @@ def parse(arguments: list[str]) -> Settings:
         parallel_streams=flags.parallel_streams,
         max_chars=flags.max_chars,
         max_texts=flags.max_texts,
+        max_sentences=flags.max_sentences,
         cache=flags.cache,
         rate=flags.rate,
         key_digests=_read_keys(flags.api_keys) if flags.api_keys else frozenset(),
@@ -163,6 +170,13 @@ def make_parser() -> argparse.ArgumentParser:
         help="maximum texts per request (default: %(default)d)",
     )
     add(
+        "--max_sentences",
+        type=int,
+        default=Settings.max_sentences,
+        metavar="N",
+        help="maximum sentences in all texts of a request (default: %(default)d)",
+    )
+    add(
         "--cache",
         type=int,
         default=Settings.cache,
@@ -202,7 +216,7 @@ def _parse_model(value: str) -> tuple[str, Path]:
     """Parse [NAME=]DIR. The default name is that of the folder, or of its parent for a version."""
     name, folder = _split_name(value)
     path = Path(folder)
-    resolved = path.resolve()
+    resolved = Path(os.path.realpath(path))  # unlike resolve, it accepts a cycle of links
     default = resolved.parent.name if resolved.name.isdigit() else resolved.name
     return name or default, path
 

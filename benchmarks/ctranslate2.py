@@ -23,7 +23,7 @@ from absl import flags
 from tfnmt.cli import run_command
 from tfnmt.config import DecodingConfig
 from tfnmt.data.corpora.corpus import Files
-from tfnmt.data.corpora.formats import find_texts
+from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.errors import UsageError
 from tfnmt.exporting.ctranslate2 import (
     QUANTIZATIONS,
@@ -63,7 +63,7 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model, --test: give both; see --help")
     model = find_run(Path(values.model))
     data = model.config.data
-    texts = find_texts([Path(name) for name in values.test], data.source, data.target)
+    texts = find_texts(values.test, data.source, data.target)
     sources, references = map(list, zip(*Files({"test": texts}).pairs("test"), strict=True))
     with tempfile.TemporaryDirectory() as temporary:
         folders = _export(model, Path(temporary))

@@ -116,15 +116,13 @@ def main(values: Any, positional: list[str]) -> None:
 def _translate(signatures: "Signatures", pairs: list[Pair]) -> "list[Translation]":
     """Translate the sources with warnings, as `translate --json` does."""
     from tfnmt.decoding.lines import (
-        best_translations,
+        found_translations,
         read_windows,
         translate_lines,
         with_log_probs,
     )
 
-    translate = with_log_probs(
-        best_translations(signatures["serving_default"]), signatures["align"]
-    )
+    translate = with_log_probs(found_translations(signatures, signatures["search"]), signatures)
     translations = translate_lines(translate, read_windows(source for source, _ in pairs))
     return list(progress_bar(translations, "translating", "sentences", len(pairs)))
 
@@ -144,7 +142,7 @@ def _force_decode(signatures: "Signatures", pairs: list[Pair], side: int) -> "li
         return [Translation((Hypothesis(text, 0.0),)) for text in texts]
 
     translations = translate_lines(
-        with_log_probs(given, signatures["align"]), read_windows(source for source, _ in pairs)
+        with_log_probs(given, signatures), read_windows(source for source, _ in pairs)
     )
     return list(progress_bar(translations, "force-decoding", "sentences", len(pairs)))
 

@@ -37,7 +37,8 @@ resolved configuration."""
 COMMANDS = """\
 Run each command as `python -m NAME`. `--help` prints the text below. `--noFLAG` turns a boolean
 flag off. Put `--` before text that begins with a dash. Exit codes: 0 done, 1 failed, 2 wrong usage,
-and 128 plus the number of the signal that stopped the command."""
+and 128 plus the number of the signal that stopped the command. Output that cannot be written to
+stdout is an error. Status lines that cannot be written to stderr are dropped."""
 
 WEB_API = """\
 The API of `python -m app`. A running application describes itself at `/docs`, and as OpenAPI at
@@ -99,8 +100,8 @@ def values(schema: Schema) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     if "$ref" in schema:
-        name = _schema_name(schema["$ref"].rpartition("/")[2])
-        return f"[{name}](#{name.lower().replace('.', '')})"
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
     if "items" in schema:
         return f"list of {values(schema['items'])}"
     kinds = {
@@ -193,8 +194,8 @@ def web_api(spec: Schema) -> Iterator[str]:
             yield operation["description"]
             yield table(("", "body"), _operation(operation))
     for name, schema in spec["components"]["schemas"].items():
-        if "properties" in schema and not name.endswith("ValidationError"):
-            yield f"## {_schema_name(name)}"
+        if "properties" in schema:
+            yield f"## {name}"
             yield schema.get("description", "")
             yield table(("field", "values", "default", "meaning"), _fields(schema))
 
@@ -221,11 +222,6 @@ def _fields(schema: Schema) -> Iterator[tuple[str, str, str, str]]:
     for name, one in schema["properties"].items():
         default = "required" if name in required else f"`{_yaml(one.get('default'))}`"
         yield f"`{name}`", values(one), default, one.get("description", "")
-
-
-def _schema_name(name: str) -> str:
-    """`app__server__schemas__Error` as `schemas.Error`: two of them are called the same."""
-    return name.removeprefix("app__server__").replace("__", ".")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,17 @@ TINY = {
 }
 """Changes to the toy preset, after which training takes seconds and learns almost nothing."""
 
+SLOW_FOLDERS = ("fuzz", "system")
+"""Folders whose tests are all slow: they start processes, or try many inputs."""
+
 Call = Callable[..., None]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests in SLOW_FOLDERS."""
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in SLOW_FOLDERS:
+            item.add_marker(pytest.mark.slow)
 
 
 def settings(changes: dict[str, object]) -> list[str]:

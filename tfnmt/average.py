@@ -15,7 +15,7 @@ from absl import flags
 from tfnmt.cli import run_command
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import log
-from tfnmt.runs.checkpoints import is_complete, report_missing
+from tfnmt.runs.checkpoints import check_tokenizer, is_complete, report_missing
 from tfnmt.runs.run import Run
 from tfnmt.runtime.startup import import_tensorflow
 
@@ -43,6 +43,8 @@ def main(values: Any, positional: list[str]) -> None:
     folder = Run(Path(values.model))
     config = folder.config()
     paths = _last(folder, values.last) if values.last else _best(folder, values.best)
+    for path in paths:
+        check_tokenizer(path)
     import_tensorflow()
     from tfnmt.data.preparation.tokenizer import Tokenizer
     from tfnmt.model.transformer import Transformer
@@ -52,7 +54,7 @@ def main(values: Any, positional: list[str]) -> None:
     transformer = Transformer(config.model, vocab_size)
     with report_missing(paths[0]):
         average_weights(paths, transformer)
-    path = save_weights(folder.averaged, transformer, step=int(max(paths).name))
+    path = save_weights(folder.averaged, transformer, int(max(paths).name), paths)
     log(f"{path}: the average of steps {', '.join(str(int(path.name)) for path in paths)}")
 
 

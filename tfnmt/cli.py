@@ -7,25 +7,26 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 128 + N after signal N.
 """
 
 import errno
-import io
+import os
 import re
 import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import flags
 from absl.flags import FlagValues
 
 from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
-from tfnmt.data.corpora.formats import languages_of
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.progress import log
 from tfnmt.runs.run import Run, base_folder
-from tfnmt.runtime.files import discard_stdout
+from tfnmt.runtime.streams import open_standard_streams
 
 if TYPE_CHECKING:
     from tfnmt.data.corpora.corpus import Corpus
@@ -49,11 +50,15 @@ def define_data_dir(values: FlagValues) -> None:
 
 def define_data(values: FlagValues) -> None:
     """Define the flags that `read_data` uses."""
-    for name, text in (
-        ("cache_dir", "folder for prepared corpora (default: .cache/)"),
-        ("mirror", "URL of a folder from which archives are downloaded, instead of their own URLs"),
-    ):
-        flags.DEFINE_string(name, None, text, flag_values=values)
+    folder = "folder for prepared corpora (default: .cache/)"
+    flags.DEFINE_string("cache_dir", None, folder, flag_values=values)
+    define_downloads(values)
+
+
+def define_downloads(values: FlagValues) -> None:
+    """Define the flags of commands that download a corpus."""
+    mirror = "URL of a folder from which archives are downloaded, instead of their own URLs"
+    flags.DEFINE_string("mirror", None, mirror, flag_values=values)
     flags.DEFINE_bool(
         "checksums",
         True,
@@ -73,7 +78,8 @@ def define_experiment(values: FlagValues) -> None:
     ):
         flags.DEFINE_string(name, None, text, flag_values=values)
     train = (
-        "parallel text: my.en,my.de, or a .tsv, .csv, .jsonl or .tmx file (also .gz), or a folder"
+        "parallel text: my.en,my.de, or a .tsv, .csv, .jsonl or .tmx file (also .gz), or a folder; "
+        "quote a name with a comma: '\"a,b.tsv\"'"
     )
     flags.DEFINE_list("train", None, train, flag_values=values)
     flags.DEFINE_list("val", None, "the validation set", flag_values=values)
@@ -105,8 +111,8 @@ def run_command(
 ) -> NoReturn:
     """Parse the arguments, call `main(values, positional)` and exit.
 
-    A `UserError` becomes one line per problem on stderr, and so does a full disk. Any other error
-    keeps its traceback.
+    A `UserError` becomes one line per problem on stderr, and so does a failure of the file system.
+    Any other error keeps its traceback.
 
     Args:
         main: The command.
@@ -115,10 +121,8 @@ def run_command(
         arguments: The arguments; those of the process if None.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # UTF-8 whatever the locale. Other bytes, as in file names, are escaped.
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    open_standard_streams()
+    _raise_at_signals()
     try:
         if any(argument in HELP_FLAGS for argument in _before_double_dash(arguments)):
             print(_help(values, usage))
@@ -126,33 +130,48 @@ def run_command(
             main(values, _parse(values, arguments))
         sys.stdout.flush()
     except UserError as error:
-        _flush_stdout()
-        for problem in error.problems:
-            print(f"tfnmt: {problem}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("tfnmt: interrupted", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
+        _exit(error.exit_code, *error.problems)
+    except KeyboardInterrupt as error:
+        _exit(128 + (error.args or (signal.SIGINT,))[0], "interrupted")
     except BrokenPipeError:
-        discard_stdout()
-        sys.exit(128 + signal.SIGPIPE)
+        _exit(128 + signal.SIGPIPE)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        _flush_stdout()
-        print(
-            f"tfnmt: {error.strerror}; free disk space and run the command again", file=sys.stderr
-        )
-        sys.exit(1)
+        _exit(1, _describe(error))
     sys.exit(0)
 
 
-def _flush_stdout() -> None:
-    """Write buffered output; drop it if that fails, because Python would fail again at exit."""
-    try:
+def _describe(error: OSError) -> str:
+    """Return the line for a failure of the file system that no other code has reported."""
+    place = "" if error.filename is None else f"{error.filename}: "
+    if error.errno == errno.ENOSPC:
+        return f"{place}{error.strerror}; free disk space and run the command again"
+    return f"{place}{error.strerror}; check the path and its permissions"
+
+
+def _raise_at_signals() -> None:
+    """Make SIGTERM and SIGHUP raise a KeyboardInterrupt, so that temporary files are removed.
+
+    A signal that is ignored, as SIGHUP by nohup, stays ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    raise KeyboardInterrupt(number)
+
+
+def _exit(code: int, *problems: str) -> NoReturn:
+    """Write buffered output, if possible, then one line per problem on stderr, and exit."""
+    with suppress(UserError, OSError):
         sys.stdout.flush()
-    except OSError:
-        discard_stdout()
+    for problem in problems:
+        print(f"tfnmt: {problem}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
@@ -211,9 +230,11 @@ def decoding_changes(values: Any) -> dict[str, Any]:
 
 def _parse_max_length(text: str) -> dict[str, Any]:
     """Convert `80`, or `source+20`, to keys of `decoding`."""
-    found = re.fullmatch(r"(source\s*\+\s*)?(\d+)", text.strip())
+    found = re.fullmatch(r"(source\s*\+\s*)?(\d{1,9})", text.strip())
     if found is None:
-        raise UsageError(f"--max_length={text}: not a number or source+N; try source+50")
+        raise UsageError(
+            f"--max_length={text}: not a number or source+N, below a billion; try source+50"
+        )
     if found[1]:
         return {"max_length": None, "max_extra_length": int(found[2])}
     return {"max_length": int(found[2])}
@@ -258,23 +279,27 @@ def resolve_config(values: Any) -> Config:
     for section, key in ("training", "init_from"), ("tokenizer", "from_run"):
         name = overrides.get(section, {}).get(key)
         if isinstance(name, str):  # build_config reports any other value
-            overrides[section][key] = str(Path(name).resolve())
+            overrides[section][key] = os.path.realpath(name)
     return build_config(merge(preset, {"data": _data_tree(values)}, overrides))
 
 
 def _data_tree(values: Any) -> Tree:
     """Return the keys of the `data` section that the flags set."""
+    from tfnmt.data.corpora.discovery import find_languages
+
     tree: Tree = {name: values[name].value for name in ("source", "target") if values[name].value}
-    tree |= {name: _absolute(values[name].value) for name in ("train", "val") if values[name].value}
+    for name in ("train", "val"):
+        if values[name].value is not None:
+            tree[name] = [_absolute(file) for file in values[name].value]
     if values.train is None:
         return tree
-    languages = languages_of([Path(name) for name in values.train])
+    languages = find_languages(values.train, values.source, values.target)
     if languages is not None:
-        tree = {"source": languages[0], "target": languages[1]} | tree
-    elif not (values.dataset or values.config or (values.source and values.target)):
+        tree |= {"source": languages[0], "target": languages[1]}
+    elif not (values.dataset or values.config):
         raise UsageError(
-            f"--source and --target: missing; give both, because {values.train[0]} does not name "
-            "its languages"
+            f"--source and --target: missing; give both, because {','.join(values.train)} does not "
+            "name two languages"
         )
     return tree | {"corpus": None}
 
@@ -313,7 +338,8 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
     if isinstance(corpus, HeldOut):
         log("no --val: random pairs of the training data are held out for validation")
     splits = ["train", split_name(config.data, corpus, "val")]
-    if not all(path.is_file() for path in corpus.files("train")) and has_test(config.data, corpus):
+    missing = not all(map(os.path.isfile, corpus.files("train")))
+    if missing and has_test(config.data, corpus):
         # Download the test set too, because cleaning removes its pairs from the training data.
         splits.append(split_name(config.data, corpus, "test"))
     origin = Origin(values.mirror, values.checksums)
@@ -347,6 +373,15 @@ def reused_tokenizer(config: Config, resumed: Run | None = None) -> bytes | None
     return run.tokenizer_model()
 
 
-def _absolute(files: list[str]) -> list[str]:
-    """Return absolute paths, so that the run can be resumed from any folder."""
-    return [str(Path(file).resolve()) for file in files]
+def _absolute(name: str) -> str:
+    """Return an absolute path, so that the run can be resumed from any folder.
+
+    A symbolic link keeps its own name, because suffixes have a meaning. The folder is resolved, so
+    that all paths to it are equal.
+    """
+    if not name:
+        return name  # `find_texts` reports it
+    folder, base = os.path.split(name.rstrip("/"))
+    if base in ("", ".", ".."):
+        return os.path.realpath(name)
+    return os.path.join(os.path.realpath(folder), base)

@@ -4,6 +4,8 @@ A YAML file, flags and `--set` overrides are merged in this order, and then chec
 module does not import TensorFlow, so that a mistyped key is reported within a second.
 """
 
+import reprlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -11,10 +13,11 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -22,15 +25,20 @@ from pydantic_core import PydanticCustomError
 from tfnmt.errors import UsageError, did_you_mean
 
 
-def _reject_boolean(value: Any) -> Any:
-    """Reject booleans, which pydantic would otherwise accept as 0 and 1."""
+def _number(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Reject booleans, which pydantic would accept as 0 and 1, and integers above 64 bits."""
     if isinstance(value, bool):
         raise PydanticCustomError("boolean", "Input should be a number")
-    return value
+    number = validate(value)
+    if number > sys.maxsize:
+        raise PydanticCustomError("too_large", "Input should be less")
+    return number
 
 
-Numeric = BeforeValidator(_reject_boolean)
+Numeric = WrapValidator(_number)
 Count = Annotated[int, Field(ge=1), Numeric]
+Limit = Annotated[int, Field(ge=1, le=100_000), Numeric]
+"""A limit in tokens. A decoder allocates it, and larger ones would overflow or fill the memory."""
 Fraction = Annotated[float, Field(ge=0, lt=1), Numeric]
 Positive = Annotated[float, Field(gt=0), Numeric]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
@@ -285,21 +293,23 @@ class TrainingConfig(Section):
 class DecodingConfig(Section):
     """Beam search, and the limits of its input and output."""
 
-    beam_size: Count = Field(4, description="hypotheses kept at each step; 1 means greedy search")
+    beam_size: Annotated[int, Field(ge=1, le=1000), Numeric] = Field(
+        4, description="hypotheses kept at each step; 1 means greedy search"
+    )
     length_penalty: Annotated[float, Field(ge=0), Numeric] = Field(
         0.6,
         description="alpha of the length penalty (Wu et al. 2016, equation 14); 0 favors short "
         "output",
     )
-    max_source_length: Annotated[int, Field(ge=2), Numeric] = Field(
+    max_source_length: Annotated[int, Field(ge=2, le=100_000), Numeric] = Field(
         256,
         description="maximum tokens of a source, including EOS; a longer source is truncated and "
         "reported",
     )
-    max_extra_length: Count = Field(
+    max_extra_length: Limit = Field(
         50, description="a translation may have at most this many tokens more than its source"
     )
-    max_length: Count | None = Field(
+    max_length: Limit | None = Field(
         None,
         description="maximum tokens of a translation of any source, including EOS; null uses "
         "max_extra_length",
@@ -307,7 +317,7 @@ class DecodingConfig(Section):
     min_length: Annotated[int, Field(ge=0), Numeric] = Field(
         0, description="minimum tokens of a translation, excluding EOS"
     )
-    no_repeat_ngram: Annotated[int, Field(ge=2), Numeric] | None = Field(
+    no_repeat_ngram: Annotated[int, Field(ge=2, le=100), Numeric] | None = Field(
         None,
         description="no sequence of this many tokens may occur twice in a translation; null turns "
         "it off",
@@ -316,14 +326,19 @@ class DecodingConfig(Section):
     @property
     def max_translation_length(self) -> int:
         """Maximum tokens of any translation, including EOS."""
-        most = self.max_length or self.max_source_length + self.max_extra_length
-        return max(most, self.min_length + 1)
+        return self.max_length or self.max_source_length + self.max_extra_length
 
     def _conflicts(self) -> Iterator[str]:
         if self.max_length is not None and self.max_length <= self.min_length:
             yield (
                 f"max_length {self.max_length} must exceed min_length {self.min_length}, because "
                 "it includes EOS; raise max_length"
+            )
+        elif self.max_translation_length <= self.min_length:
+            yield (
+                f"min_length {self.min_length} must be below {self.max_translation_length}, the "
+                "maximum length of a translation (max_source_length + max_extra_length); lower "
+                "min_length"
             )
 
 
@@ -377,6 +392,10 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in _presets_folder().glob("*.yaml"))
 
 
+MAX_CHARACTERS = 1_000_000
+"""Maximum length of a configuration file, because a device such as /dev/zero never ends."""
+
+
 class _Loader(yaml.SafeLoader):
     """A YAML loader that rejects duplicate keys. PyYAML would silently use the last one."""
 
@@ -399,19 +418,26 @@ def read_tree(path: Path) -> Tree:
         UsageError: The file cannot be read, or does not contain sections.
     """
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)
+        if len(text) > MAX_CHARACTERS:
+            raise UsageError(f"{path}: too long for a configuration; choose a YAML file")
+        tree = yaml.load(text, _Loader)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; choose a YAML file") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(
-            f"{path}: invalid YAML: {' '.join(str(error).split())}; fix the file"
-        ) from error
+    except Exception as error:  # PyYAML raises many types, even RecursionError
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{path}: invalid YAML: {reason}; fix the file") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         raise UsageError(
             f"{path}: does not contain sections with keys; see configs/toy.yaml for an example"
         )
+    # Here, because merging would replace such a section without an error.
+    wrong = [name for name, keys in tree.items() if not isinstance(keys, dict | None)]
+    if wrong:
+        raise UsageError(*(f"{path}: {name}: has no keys; write them below it" for name in wrong))
     return tree
 
 
@@ -436,7 +462,7 @@ def parse_overrides(assignments: Iterable[str]) -> Tree:
             continue
         try:
             value = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):
+        except Exception:  # PyYAML raises many types
             problems.append(f"--set {assignment}: the value is not valid YAML; quote it")
             continue
         tree.setdefault(section, {})[name] = value
@@ -511,6 +537,7 @@ def _presets_folder() -> Path:
 
 EXPECTED = {
     "boolean": "a number",
+    "too_large": f"{sys.maxsize} or less",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_parsing_size": "a whole number",
@@ -535,6 +562,12 @@ EXPECTED = {
 """The expected value for each type of error that pydantic reports."""
 
 
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 200
+_REPR.maxlevel = 2
+"""Shortens invalid values. A small YAML file can describe a value of gigabytes with aliases."""
+
+
 def _problems(detail: dict[str, Any]) -> list[str]:
     """Convert an error of pydantic into lines: one, or one per conflict within a section."""
     location = [str(part) for part in detail["loc"]]
@@ -554,7 +587,7 @@ def _problems(detail: dict[str, Any]) -> list[str]:
         advice = "it must be " + EXPECTED[kind].format(**detail.get("ctx", {}))
     else:
         advice = detail["msg"]
-    return [f"{key}: {detail['input']!r} is invalid; {advice}"]
+    return [f"{key}: {_REPR.repr(detail['input'])} is invalid; {advice}"]
 
 
 def _keys(section: str) -> list[str]:

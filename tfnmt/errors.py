@@ -3,19 +3,23 @@
 import difflib
 from collections.abc import Iterable
 
+ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
+"""Control characters, such as a line break in a file name, as they appear in a message."""
+
 
 class UserError(Exception):
     """An error that the user can fix; exit code 1.
 
     Args:
-        problems: One line each, in the form `<file or key>: <problem>; <fix>`.
+        problems: One line each, in the form `<file or key>: <problem>; <fix>`. Control characters
+            are escaped.
     """
 
     exit_code = 1
 
     def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = tuple(problem.translate(ESCAPED) for problem in problems)
+        super().__init__("\n".join(self.problems))
 
 
 class UsageError(UserError):

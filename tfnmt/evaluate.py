@@ -20,20 +20,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
 
-from tfnmt.cli import decoding_changes, define_data_dir, define_decoding, run_command
+from tfnmt.cli import (
+    decoding_changes,
+    define_decoding,
+    define_downloads,
+    reused_tokenizer,
+    run_command,
+)
 from tfnmt.data.corpora.assembly import Origin
 from tfnmt.data.corpora.catalog import data_folder, download_missing, open_corpus, split_name
-from tfnmt.data.corpora.corpus import Files
-from tfnmt.data.corpora.formats import find_texts
+from tfnmt.data.corpora.corpus import Corpus, Files, HeldOut
+from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.errors import UsageError
+from tfnmt.data.preparation.prepared import prepared_name
+from tfnmt.errors import UsageError, UserError
 from tfnmt.evaluation.comparison import compare
 from tfnmt.evaluation.diagnosis import diagnose, summarize
 from tfnmt.evaluation.metrics import METRICS, OPTIONS, score_with_interval, scores, select_metrics
+from tfnmt.evaluation.multi30k import official_tokens
 from tfnmt.evaluation.report import report
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, progress_bar
-from tfnmt.runtime.files import check_writable, write_atomically
+from tfnmt.runtime.files import check_outputs, write_atomically
 from tfnmt.runtime.startup import configure_threads
 
 if TYPE_CHECKING:
@@ -59,7 +67,7 @@ flags.DEFINE_string(
 flags.DEFINE_string("json", None, "a file for the evaluation as JSON", flag_values=FLAGS)
 flags.DEFINE_enum("metric", None, OPTIONS, "an additional metric", flag_values=FLAGS)
 define_decoding(FLAGS)
-define_data_dir(FLAGS)
+define_downloads(FLAGS)
 
 
 class TestSet(NamedTuple):
@@ -67,8 +75,12 @@ class TestSet(NamedTuple):
 
     name: str
     pairs: list[Pair]
-    reference_file: Path | None
-    """The file with the references, or with both languages; None for a built-in corpus."""
+    files: tuple[Path, ...]
+
+    @property
+    def reference_file(self) -> Path | None:
+        """The file with the references, or with both languages; None for a built-in corpus."""
+        return self.files[-1] if self.files else None
 
     @property
     def sources(self) -> list[str]:
@@ -87,11 +99,14 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{positional[0]}: unexpected argument; see --help")
     if not values.model or bool(values.split) == bool(values.test):
         raise UsageError("--model and one of --split and --test: required; see --help")
+    if values.test:
+        given = [name for name in ("data_dir", "mirror", "checksums") if values[name].present]
+        if given:
+            raise UsageError(*(f"--{name}: only for --split; omit it" for name in given))
     model = find_model(values.model, decoding_changes(values))
     other = _find_other(values.against, model) if values.against else None
     text = _read(values, model)
-    for name in filter(None, (values.json, values.report)):
-        check_writable(Path(name))
+    _check_outputs(values, model, other, text)
     references = _prepare_references(values.metric, text, model.config.data.target)
     configure_threads()
     translations = _translate(values, model, text.sources)
@@ -107,6 +122,19 @@ def main(values: Any, positional: list[str]) -> None:
     if values.report:
         page = _diagnose(evaluation, text.pairs, translations, other_translations)
     _store(values, model, evaluation, page)
+
+
+def _check_outputs(values: Any, model: Model, other: Model | None, text: TestSet) -> None:
+    """Check that no output replaces a file that the command reads."""
+    official = official_tokens(text.reference_file, model.config.data.target)
+    inputs = {
+        "--split" if values.split else "--test": text.files,
+        "--metric": [official] if official else [],
+        "--model": model.files,
+        "--against": other.files if other else [],
+    }
+    outputs = {"--json": values.json or None, "--report": values.report or None}
+    check_outputs(outputs, inputs)
 
 
 def _find_other(name: str, model: Model) -> Model:
@@ -133,13 +161,27 @@ def _read(values: Any, model: Model) -> TestSet:
         data_dir = data_folder(values.data_dir)
         corpus = open_corpus(data, model.config.training.seed, data_dir)
         split = split_name(data, corpus, values.split)
-        download_missing(data, corpus, (split,), data_dir, Origin())
-        files = corpus.files(split)
-        return TestSet(split, list(corpus.pairs(split)), files[-1] if files else None)
-    texts = find_texts([Path(name) for name in values.test], data.source, data.target)
+        origin = Origin(values.mirror, values.checksums)
+        download_missing(data, corpus, (split,), data_dir, origin)
+        _check_held_out(values.split, model, corpus)
+        return TestSet(split, list(corpus.pairs(split)), corpus.files(split))
+    texts = find_texts(values.test, data.source, data.target)
     corpus = Files({"test": texts})
     files = corpus.files("test")
-    return TestSet(",".join(map(str, files)), list(corpus.pairs("test")), files[-1])
+    return TestSet(",".join(map(str, files)), list(corpus.pairs("test")), files)
+
+
+def _check_held_out(split: str, model: Model, corpus: Corpus) -> None:
+    """Refuse a split of changed training data: rows held out of it may have been trained on."""
+    if not (isinstance(corpus, HeldOut) and isinstance(model, RunModel)):
+        return
+    tokenizer = reused_tokenizer(model.config, model.run)
+    if not model.run.was_trained_on(prepared_name(model.config, corpus, tokenizer)):
+        raise UserError(
+            f"--split={split}: {corpus.files('train')[0]} or another file of data.train has "
+            f"changed since {model.name} was trained, so other rows would be held out; restore "
+            "the files, or use --test"
+        )
 
 
 def _prepare_references(
@@ -164,7 +206,7 @@ def _translate(values: Any, model: Model, sources: Sequence[str]) -> list["Trans
 
     translator = best_translations(graphs["serving_default"])
     if values.report:
-        translator = with_log_probs(translator, graphs["align"])
+        translator = with_log_probs(translator, graphs)
     results = translate_lines(translator, read_windows(sources))
     translations = list(progress_bar(results, "translating", "sentences", len(sources)))
     limit = model.config.decoding.max_source_length
@@ -206,8 +248,8 @@ def _evaluate(
 
 
 def _settings(model: Model) -> dict[str, Any]:
-    """Return the settings that determine the translations: of the decoding, and the step."""
-    return {**model.config.decoding.model_dump(), "step": model.step}
+    """Return the settings that determine the translations: the decoding and the weights."""
+    return {**model.config.decoding.model_dump(), "step": model.step, **model.origin}
 
 
 def _texts(translations: Sequence["Translation"]) -> list[str]:

@@ -10,6 +10,9 @@ process without tfnmt. --bundle writes the run itself as one archive. translate,
 export accept its URL as --model.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +27,16 @@ from tfnmt.loading.bundles import SUFFIX, write_bundle
 from tfnmt.loading.card import make_card
 from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import log
-from tfnmt.runtime.files import is_stream
+from tfnmt.runtime.files import check_writable, exclusive, is_stream, remove_leftovers
 from tfnmt.runtime.startup import configure_threads
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
 flags.DEFINE_string("output", None, "the model base path, a folder of versions", flag_values=FLAGS)
 flags.DEFINE_string("bundle", None, "write the run to this .tar.gz", flag_values=FLAGS)
-flags.DEFINE_integer("version", None, "the version (default: the next one)", 1, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "version", None, "the version (default: the next one)", 1, 2**63 - 1, flag_values=FLAGS
+)
 flags.DEFINE_integer("keep", None, "keep only the highest N versions", 1, flag_values=FLAGS)
 flags.DEFINE_enum(
     "format",
@@ -55,6 +60,12 @@ flags.DEFINE_string(
 )
 define_data_dir(FLAGS)
 
+UNSUPPORTED = {"saved_model": ("quantization",), "ctranslate2": ("version", "keep", "data_dir")}
+"""Flags that a format does not support."""
+
+OUTPUT_FLAGS = ("format", "version", "keep", "data_dir", "quantization")
+"""Flags that have no effect on --bundle."""
+
 
 def main(values: Any, positional: list[str]) -> None:
     """Write a version, a bundle, or both."""
@@ -62,31 +73,73 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model, and --output or --bundle: required; see --help")
     _check(values)
     model = find_run(find_folder(values.model))
+    _check_folders(values, model)
     configure_threads()  # the clean processes of the parity check inherit it
-    if values.bundle:
-        _write_bundle(values, model)
-    if values.output and values.format == "ctranslate2":
-        _convert(values, model)
-    elif values.output:
-        _publish(values, model)
+    with _exclusive(values):
+        if values.bundle:
+            _write_bundle(values, model)
+        if values.output and values.format == "ctranslate2":
+            _convert(values, model)
+        elif values.output:
+            _publish(values, model)
+
+
+@contextmanager
+def _exclusive(values: Any) -> Iterator[None]:
+    """Exclude other exports to the same place, and remove what killed ones left there."""
+    places = []  # the folder in which the result appears, and its name there if it is known
+    if values.bundle and not is_stream(Path(values.bundle)):
+        bundle = Path(os.path.realpath(values.bundle))
+        places.append((f"--bundle={values.bundle}", bundle.parent, bundle.name))
+    if values.output:
+        output = Path(os.path.realpath(values.output))
+        in_parent = values.format == "ctranslate2"
+        place = (output.parent, output.name) if in_parent else (output, "")
+        places.append((f"--output={values.output}", *place))
+    problem = "another process exports to this place; wait for it, or choose another one"
+    with ExitStack() as locks:
+        for flag, folder, name in places:
+            locks.enter_context(exclusive(folder / f".{name or 'export'}.lock", flag, problem))
+            remove_leftovers(folder, name)
+        yield
 
 
 def _check(values: Any) -> None:
     """Check the flags before the model is loaded."""
-    if values.format == "ctranslate2":
-        given = [name for name in ("version", "keep") if values[name].present]
-        if values.output:
-            check_export(Path(values.output))
+    if not values.output:
+        given = [name for name in OUTPUT_FLAGS if values[name].present]
+        problems = [f"--{name}: only for --output; omit it" for name in given]
     else:
-        given = ["quantization"] if values.quantization else []
-    problems = [f"--{name}: not supported with --format={values.format}; omit it" for name in given]
+        given = [name for name in UNSUPPORTED[values.format] if values[name].present]
+        problems = [
+            f"--{name}: not supported with --format={values.format}; omit it" for name in given
+        ]
+    if values.output and values.format == "ctranslate2":
+        check_export(Path(values.output))
     problems += non_utf8_problems([values.license or ""])
-    if values.output and Path(values.output).is_file():
+    if values.output and os.path.isfile(values.output):
         problems.append(f"--output={values.output}: a file; choose a folder")
     if values.bundle and not (values.bundle.endswith(SUFFIX) or is_stream(Path(values.bundle))):
         problems.append(f"--bundle={values.bundle}: does not end in {SUFFIX}; rename it")
     if problems:
         raise UsageError(*problems)
+
+
+def _check_folders(values: Any, model: RunModel) -> None:
+    """Refuse outputs that would change the run, or each other."""
+    output = Path(values.output or "").resolve()
+    run = model.run
+    folders = (run.path, run.checkpoints().folder, run.best.folder, run.averaged.folder, run.logs)
+    if values.output and output in (folder.resolve() for folder in folders):
+        raise UsageError(f"--output={values.output}: a folder of the run; choose another folder")
+    if values.output and values.bundle and Path(values.bundle).resolve() == output:
+        raise UsageError(f"--bundle={values.bundle}: is the folder of --output; rename one of them")
+    if values.bundle:
+        check_writable(Path(values.bundle))
+
+
+def _card(values: Any, model: RunModel) -> dict[str, Any]:
+    return make_card(model.run, model.config, model.step, values.license) | model.origin
 
 
 def _convert(values: Any, model: RunModel) -> None:
@@ -95,7 +148,7 @@ def _convert(values: Any, model: RunModel) -> None:
         translator.transformer,
         model.config,
         model.run.tokenizer_model(),
-        make_card(model.run, model.config, model.step, values.license),
+        _card(values, model),
         Path(values.output),
         values.quantization or QUANTIZATIONS[0],
     )
@@ -103,11 +156,7 @@ def _convert(values: Any, model: RunModel) -> None:
 
 
 def _write_bundle(values: Any, model: RunModel) -> None:
-    write_bundle(
-        model.run,
-        make_card(model.run, model.config, model.step, values.license),
-        Path(values.bundle),
-    )
+    write_bundle(model.run, _card(values, model), Path(values.bundle))
     size = Path(values.bundle).stat().st_size / 1e6
     log(f"wrote {values.bundle}, {size:.1f} MB; to use it from a server, give --model its URL")
 
@@ -124,9 +173,7 @@ def _publish(values: Any, model: RunModel) -> None:
         saved_model.check_kept(path, values.keep)
     tokenizer = Tokenizer(model.run.tokenizer_model())
     texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
-    report = saved_model.publish(
-        translator, make_card(model.run, model.config, model.step, values.license), texts, path
-    )
+    report = saved_model.publish(translator, _card(values, model), texts, path)
     log(
         f"parity: {report['texts']} texts, {report['calls']} calls: equal strings, numbers within "
         f"{max(report['largest_difference'].values()):.1e}; "

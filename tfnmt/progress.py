@@ -11,6 +11,8 @@ Item = TypeVar("Item")
 
 def log(message: str) -> None:
     """Print `tfnmt: MESSAGE` on stderr, above any progress bar."""
+    if sys.stderr is None:  # in a daemon that uses tfnmt as a library; tqdm would print on stdout
+        return
     tqdm.write(f"tfnmt: {message}", file=sys.stderr)
     sys.stderr.flush()
 
@@ -53,10 +55,14 @@ class LineNotes:
         self.problem = problem
         self.advice = advice
         self.first: list[int] = []
+        self.last = 0
         self.count = 0
 
     def add(self, number: int) -> None:
-        """Add a line by its number. Numbers must increase."""
+        """Add a line by its number. Numbers must not decrease; a repeated one counts once."""
+        if number == self.last:
+            return
+        self.last = number
         self.count += 1
         if len(self.first) < self.SHOWN:
             self.first.append(number)
@@ -67,3 +73,20 @@ class LineNotes:
             more = ", ..." if self.count > len(self.first) else ""
             numbers = ", ".join(map(str, self.first))
             log(f"line {numbers}{more}: {self.problem}; {self.count:,} in total; {self.advice}")
+
+
+class ReplacementNotes(LineNotes):
+    """Numbers of lines with U+FFFD, the replacement for bytes that are not UTF-8."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "contains U+FFFD, the replacement for bytes that are not UTF-8",
+            "convert the text to UTF-8, for example with iconv",
+        )
+
+    def check(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines and note those with replacement characters."""
+        for number, line in enumerate(lines, start=1):
+            if "\ufffd" in line:
+                self.add(number)
+            yield line

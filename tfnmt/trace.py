@@ -11,6 +11,7 @@ sentences. --html=FILE writes the trace as an interactive page: step through the
 off a mask, change a logit.
 """
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
 from tfnmt.errors import UsageError
 from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import log, progress_bar
-from tfnmt.runtime.files import check_writable, write_atomically, write_lines
+from tfnmt.runtime.files import check_outputs, write_atomically, write_lines
 from tfnmt.runtime.startup import configure_for_single_sentences, import_tensorflow
 from tfnmt.tracing import tiny
 
@@ -81,10 +82,9 @@ Ids = tuple[list[list[int]], list[list[int]]]
 def main(values: Any, positional: list[str]) -> None:
     """Trace the given texts, or the default batch of the tiny model."""
     _check(values, positional)
-    if values.html is not None:
-        check_writable(Path(values.html))
     changes = {} if values.beam_size is None else {"beam_size": values.beam_size}
     if values.tiny:
+        check_outputs({"--html": values.html}, {})
         ids = _tiny_ids(positional, values.target)
         configure_for_single_sentences()
         import_tensorflow()
@@ -92,6 +92,7 @@ def main(values: Any, positional: list[str]) -> None:
         trace = _make_trace(TRAINED if values.trained else UNTRAINED, traced_model, ids, SMOOTHING)
     else:
         model = find_run(find_folder(values.model), changes)
+        check_outputs({"--html": values.html}, {"--model": model.files})
         tokenizer = Tokenizer(model.run.tokenizer_model())
         ids = _run_ids(model, tokenizer, positional, values.target)
         configure_for_single_sentences()
@@ -120,6 +121,8 @@ def _check(values: Any, positional: list[str]) -> None:
     if not all(text.strip() for text in [*positional, *values.target]):
         problems.append("text or --target: empty; give at least one word")
     problems += non_utf8_problems([*positional, *values.target])
+    if values.beam_size is not None and values.target and not values.html:
+        problems.append("--beam_size: the loss needs no search; omit it, or give --html as well")
     if values.nudge and positional and not values.target:
         problems.append("--nudge: needs a loss; give --target as well")
     if problems:
@@ -215,14 +218,15 @@ def _parse_nudge(text: str, trace: "Trace") -> tuple[tuple[int, int, int], float
         number = vocabulary.index(token) if token in vocabulary else int(token)
         place = int(row), int(position), number
         trace.losses.logits[place]
-        if not trace.losses.real[place[:2]] or min(place) < 0:
+        if not trace.losses.real[place[:2]] or min(place) < 0 or not math.isfinite(float(amount)):
             raise ValueError
         return place, float(amount)
     except (ValueError, IndexError) as error:
         rows, positions, size = trace.losses.logits.shape
         raise UsageError(
-            f"--nudge={text}: not a logit of a real token; give ROW,POSITION,TOKEN,AMOUNT with a "
-            f"row below {rows}, a position below {positions}, and a token or an id below {size}"
+            f"--nudge={text}: not a logit of a real token and a number; give "
+            f"ROW,POSITION,TOKEN,AMOUNT with a row below {rows}, a position below {positions}, and "
+            f"a token or an id below {size}"
         ) from error
 
 

@@ -64,6 +64,7 @@ def main(values: Any, positional: list[str]) -> None:
     if run.finished and run.config() == config:
         _log_finished(run, config)
         return
+    run.check_resumable()
 
     corpus, prepared = read_data(values, config, run)
     val = list(corpus.pairs(split_name(config.data, corpus, "val")))
@@ -96,6 +97,8 @@ def _open_run(values: Any, config: Config) -> Run:
         raise UsageError(*(f"--run_dir: {problem}" for problem in problems))
     if is_chief():
         check_folder(run.path)
+        check_folder(run.logs)
+        run.check_free()
     return run
 
 
@@ -110,12 +113,11 @@ def _log_finished(run: Run, config: Config) -> None:
 
 def _write_or_check_run(run: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
     """Write a new run folder, or check the existing one: another process may have created it."""
-    name = prepared.folder.name
     if run.has_checkpoint():
         run.check_config(config)
-        run.check_data(name)
+        run.check_data(prepared.identity, prepared.tokenizer.model)
     elif is_chief():
-        run.create(config, prepared.tokenizer.model, name, corpus.held_out)
+        run.create(config, prepared.tokenizer.model, prepared.identity, corpus.held_out)
     if is_chief():
         run.accept_changes(config)
     log(f"run folder: {run.path}")

@@ -6,35 +6,37 @@
 
 Each input line gives one output line, in order. Without --model, the newest finished run in ./runs
 translates. Put -- before text that begins with a dash. --json and --nbest write one JSON object per
-line: translations with their score and the log probability of each token, whether the line was
-truncated, and quality warnings.
+line: the source, translations with their score, token ids and the log probability of each token,
+whether the line was truncated, and quality warnings. Only these two flags look for quality
+warnings.
 """
 
 import json
 import math
-import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import decoding_changes, define_decoding, non_utf8_problems, run_command
-from tfnmt.config import SamplingConfig
-from tfnmt.data.corpora.text_files import (
-    check_output,
-    check_readable,
-    decode_lines,
-    open_bytes,
-    read_lines,
+from tfnmt.cli import (
+    decoding_changes,
+    define_decoding,
+    non_utf8_problems,
+    run_command,
 )
-from tfnmt.errors import UsageError
+from tfnmt.config import SamplingConfig
+from tfnmt.data.corpora.text_files import check_readable, decode_lines, open_bytes, read_lines
+from tfnmt.data.preparation.tokenizer import Tokenizer
+from tfnmt.errors import UsageError, UserError
 from tfnmt.loading.models import ExportModel, RunModel, find_model
-from tfnmt.progress import LineNotes, log, progress_bar
-from tfnmt.runtime.files import ResumableFile, is_stream, write_lines
+from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
+from tfnmt.runtime.files import check_outputs, is_stream, write_lines
+from tfnmt.runtime.resumable_file import ResumableFile
 from tfnmt.runtime.startup import configure_for_single_sentences, configure_threads
+from tfnmt.runtime.streams import stdin, stdin_lines
 
 if TYPE_CHECKING:
     from tfnmt.decoding.lines import BatchTranslator, Translation
@@ -63,6 +65,7 @@ flags.DEFINE_float(
     None,
     "for --sample: below 1 gives safer translations, above 1 more varied ones",
     1e-6,
+    1000.0,
     flag_values=FLAGS,
 )
 flags.DEFINE_integer(
@@ -81,15 +84,21 @@ define_decoding(FLAGS)
 
 SAMPLING = ("temperature", "top_k", "top_p")
 
+STDIN = Path("/dev/stdin")
+
+FORMAT = 2
+"""Version of the output. Increase it when --resume must not continue older lines."""
+
 
 def main(values: Any, positional: list[str]) -> None:
     """Translate the arguments, a file, or stdin."""
     _check(values, positional)
     model = find_model(values.model, decoding_changes(values))
     _check_model(values, model)
-    if _is_finished(values):
+    check_outputs({"--output": values.output}, _inputs(values, positional, model))
+    if _is_finished(values, model):
         return
-    if positional or (not values.input and _stdin().isatty()):
+    if positional or (not values.input and stdin().isatty()):
         configure_for_single_sentences()
     else:
         configure_threads()
@@ -105,7 +114,7 @@ def main(values: Any, positional: list[str]) -> None:
         )
 
         notes = _Notes(model.config.decoding.max_source_length)
-        lines = islice(notes.check_sources(_lines(positional, values.input)), done, None)
+        lines = islice(notes.replaced.check(_lines(positional, values.input)), done, None)
         windows = read_windows(lines) if values.input else stream_windows(lines)
         language = model.config.data.source
         split = sentence_splitter(language) if values.split_sentences else whole_line
@@ -127,8 +136,11 @@ def _check(values: Any, positional: list[str]) -> None:
     if not values.sample:
         given = [name for name in (*SAMPLING, "seed") if values[name].present]
         problems += [f"--{name}: needs --sample" for name in given]
-    if values.temperature is not None and not math.isfinite(values.temperature):
-        problems.append(f"--temperature={values.temperature}: not finite; try 0.8")
+    if values.sample and values.beam_size is not None:
+        problems.append("--beam_size: not with --sample, which has no beam; omit one of them")
+    for name, example in ("temperature", 0.8), ("top_p", 0.9):
+        if math.isnan(values[name].value or 0):
+            problems.append(f"--{name}={values[name].value}: not a number; try {example}")
     if values.nbest and values.sample:
         problems.append("--nbest: not with --sample; sample again with another --seed")
     if values.nbest and values.nbest > 1 and values.split_sentences:
@@ -144,7 +156,18 @@ def _check(values: Any, positional: list[str]) -> None:
         raise UsageError(*problems)
     if values.input:
         check_readable(Path(values.input))
-    check_output(values.output, values.input)
+
+
+def _inputs(
+    values: Any, positional: list[str], model: RunModel | ExportModel
+) -> dict[str, list[Path]]:
+    """Return the files that are read, by the flag that selects them."""
+    inputs = {"--model": model.files}
+    if values.input:
+        inputs["--input"] = [Path(values.input)]
+    elif not positional:
+        inputs["stdin"] = [STDIN]
+    return inputs
 
 
 def _check_model(values: Any, model: RunModel | ExportModel) -> None:
@@ -155,6 +178,14 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
             f"--nbest={values.nbest}: larger than the beam ({beam_size}); "
             f"use --beam_size={values.nbest}"
         )
+    if values.prefix and isinstance(model, RunModel):
+        (prefix,) = Tokenizer(model.run.tokenizer_model()).encode([values.prefix])
+        longest = model.config.decoding.max_translation_length
+        if len(prefix) >= longest:
+            raise UsageError(
+                f"--prefix: {len(prefix)} tokens, and a translation has at most {longest} with "
+                "EOS; shorten the prefix, or raise --max_length"
+            )
     if isinstance(model, ExportModel):
         unsupported = [name for name in ("sample", "prefix") if values[name].value]
         if unsupported:
@@ -163,14 +194,16 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
             )
 
 
-def _is_finished(values: Any) -> bool:
-    """Return whether --resume finds a complete output, and log it."""
+def _is_finished(values: Any, model: RunModel | ExportModel) -> bool:
+    """Return whether --resume finds a complete output of the same job, and log it."""
     if not values.resume:
         return False
     output, source = ResumableFile(Path(values.output)), Path(values.input)
     if not output.finished:
         return False
-    if source.stat().st_mtime_ns > output.path.stat().st_mtime_ns:
+    if output.job_path.exists():
+        output.check_job(_job(values, model))
+    elif source.stat().st_mtime_ns > output.path.stat().st_mtime_ns:  # by an earlier version
         raise UsageError(
             f"--resume: {source} is newer than the finished {output.path}; translate without "
             "--resume, or to another --output"
@@ -200,11 +233,16 @@ def _load(values: Any, model: RunModel | ExportModel) -> "BatchTranslator":
     """Load the model and return the kind of translator that the flags select."""
     if isinstance(model, ExportModel):
         graphs = model.load()
+        if (values.json or values.nbest) and "align_tokens" not in graphs:
+            raise UserError(
+                f"{model.name}: made by an earlier version, without token ids; export the run "
+                "again, or omit --json and --nbest"
+            )
     else:
         graphs = model.load(values.prefix or "", _sampling(values))
 
     from tfnmt.decoding.lines import (
-        best_translations,
+        found_translations,
         nbest_translations,
         sampled_translations,
         with_log_probs,
@@ -213,12 +251,12 @@ def _load(values: Any, model: RunModel | ExportModel) -> "BatchTranslator":
     if values.nbest:
         return nbest_translations(graphs, values.nbest)
     # Text from the terminal or a pipe comes line by line: a run has a compiled search for that.
-    name = "single" if "single" in graphs and not values.input else "serving_default"
-    translator = best_translations(graphs[name])
+    name = "single" if "single" in graphs and not values.input else "search"
+    translator = found_translations(graphs, graphs[name])
     if values.sample:
         longest = model.config.decoding.max_translation_length
-        translator = sampled_translations(graphs["sample"], longest, values.seed)
-    return with_log_probs(translator, graphs["align"]) if values.json else translator
+        translator = sampled_translations(graphs, graphs["sample"], longest, values.seed)
+    return with_log_probs(translator, graphs) if values.json else translator
 
 
 def _sampling(values: Any) -> SamplingConfig:
@@ -230,21 +268,11 @@ class _Notes:
     """Notes about lines, reported at the end."""
 
     def __init__(self, max_source_length: int) -> None:
-        self.replaced = LineNotes(
-            "contains U+FFFD, the replacement for bytes that are not UTF-8",
-            "convert the text to UTF-8, for example with iconv",
-        )
+        self.replaced = ReplacementNotes()
         self.truncated = LineNotes(
             f"longer than {max_source_length} tokens (decoding.max_source_length), truncated",
             "--split_sentences translates sentence by sentence",
         )
-
-    def check_sources(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines and note those with replacement characters."""
-        for number, line in enumerate(lines, start=1):
-            if "\ufffd" in line:
-                self.replaced.add(number)
-            yield line
 
     def close(self) -> None:
         """Report the notes on stderr."""
@@ -278,13 +306,15 @@ def _format(values: Any, translation: "Translation") -> str:
     if values.json or values.nbest:
         return json.dumps(
             {
+                "source": translation.source,
                 "translations": [
                     {
                         "text": text,
                         "score": round(score, 4),
+                        "tokens": tokens,
                         "token_log_probs": [round(log_prob, 4) for log_prob in log_probs],
                     }
-                    for text, score, log_probs in translation.hypotheses
+                    for text, score, tokens, log_probs in translation.hypotheses
                 ],
                 "truncated": translation.truncated,
                 "warnings": translation.warnings,
@@ -301,17 +331,9 @@ def _lines(texts: list[str], path: str | None) -> Iterable[str]:
         return texts
     if path is not None:
         return read_lines(Path(path), errors="replace")
-    if _stdin().isatty():
+    if stdin().isatty():
         log("reading lines from the terminal; end with Ctrl-D")
-    # Not sys.stdin.buffer: a thread that waits there would keep Python from exiting.
-    stdin = open(_stdin().fileno(), "rb", closefd=False)  # noqa: SIM115
-    return decode_lines(stdin, "stdin", errors="replace")
-
-
-def _stdin() -> TextIO:
-    if sys.stdin is None:  # possible for a daemon
-        raise UsageError("stdin: closed; give texts or --input")
-    return sys.stdin
+    return decode_lines(stdin_lines(), "stdin", errors="replace")
 
 
 def _count_lines(path: Path) -> int:
@@ -323,7 +345,8 @@ def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
     """Return the settings that determine the output."""
     keys = ("json", "nbest", "scores", "split_sentences", "sample", "prefix", "seed", *SAMPLING)
     job: dict[str, Any] = {f"--{key}": values[key].value for key in keys}
-    job |= {"model": model.name, "step": model.step, "input": values.input}
+    job |= {"model": model.name, "step": model.step, "weights": model.weights_id}
+    job |= {"format": FORMAT, "input": values.input}
     if values.input:
         status = Path(values.input).stat()
         job |= {"size of the input": status.st_size, "time of the input": status.st_mtime_ns}

@@ -13,6 +13,7 @@ count from 1. curves: loss and validation BLEU, with evaluations on the validati
 sentence lengths and the share of padding. The file is PLOT.png unless --output names another.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from tfnmt.errors import UsageError, did_you_mean
 from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import write_atomically
+from tfnmt.runtime.files import check_outputs, write_atomically
 from tfnmt.runtime.startup import configure_for_single_sentences, import_tensorflow
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{plot or 'PLOT'}: {problem}; {hint}choose one of {', '.join(PLOTS)}")
     _check(values, plot, positional[1:])
     output = Path(values.output or f"{plot}.png")
+    check_outputs({"--output": str(output)}, {})
     figure = PLOTS[plot](values, *positional[1:])
 
     from tfnmt.plots.style import to_png, to_svg
@@ -103,6 +105,9 @@ def _check(values: Any, plot: str, texts: list[str]) -> None:
         problems += [f"{text}: unexpected argument; only attention takes a text" for text in texts]
         given = [name for name in ("kind", "layer", "head", "target") if values[name].present]
         problems += [f"--{name}: only for attention; remove it" for name in given]
+    used = DATA_FLAGS.get(plot, ())
+    given = [name for name in DATA_FLAGS["batches"] if values[name].present and name not in used]
+    problems += [f"--{name}: not used for {plot}; remove it" for name in given]
     if values.dataset and plot not in ("positions", "schedule", "batches"):
         problems.append(f"--dataset: not supported for {plot}; give a run with --model")
     if values.dataset and values.model:
@@ -122,7 +127,7 @@ def _configs(values: Any) -> dict[str, Config]:
     if values.dataset:
         preset = read_tree(preset_path(values.dataset))
         return {values.dataset: build_config(merge(preset, parse_overrides(values.set)))}
-    folders = {model: find_folder(model).resolve() for model in values.model}
+    folders = {model: Path(os.path.realpath(find_folder(model))) for model in values.model}
     names = [folder.name for folder in folders.values()]
     return {
         folder.name if names.count(folder.name) == 1 else model: Run(folder).config()
@@ -269,6 +274,12 @@ PLOTS: dict[str, Callable[..., "Figure"]] = {
 }
 
 NEEDS_RUN = ("attention", "curves", "batches")
+
+DATA_FLAGS = {
+    "batches": ("cache_dir", "checksums", "data_dir", "mirror"),
+    "curves": ("data_dir",),
+}
+"""The flags of `define_data` that a plot uses."""
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,9 +39,12 @@ class Task:
 class Job:
     """A row in the queue and its future result."""
 
+    client: Hashable
     task: Task
     row: Any
     tokens: int
+    start: float
+    """Virtual time at which the row may run; see `Batcher`."""
     result: asyncio.Future[Any] = field(default_factory=asyncio.Future)
     queued_at: float = field(default_factory=time.monotonic)
 
@@ -53,6 +56,11 @@ class Job:
     def seconds(self) -> float:
         """Estimated processing time."""
         return self.tokens * self.task.seconds_per_token
+
+    @property
+    def end(self) -> float:
+        """Virtual time at which the next row of the client may run."""
+        return self.start + self.seconds
 
 
 class Observer:
@@ -74,10 +82,14 @@ class Batcher:
     """Forms a batch of queued rows whenever a parallel stream is idle.
 
     A stream runs one batch at a time. An idle stream never waits for a batch to fill: it takes the
-    rows that are queued. Batches form while all streams are busy. The oldest row decides the task
+    rows that are queued. Batches form while all streams are busy. The first row decides the task
     and the length of a batch. Rows of the same task join it if they are less than
     `MAX_LENGTH_RATIO` times as long or as short, the most similar first, because padding makes all
     rows as expensive as the longest.
+
+    Clients share the model fairly (start-time fair queuing). The rows of a client are lined up in
+    virtual time, each at the end of the one before. The queue is sorted by that time, so that a
+    client with few rows does not wait for all rows of another client.
 
     If several streams are idle, they divide the rows between them. If only one stream is idle, it
     takes the share of one stream and leaves the rest for the others.
@@ -90,7 +102,8 @@ class Batcher:
 
         Args:
             parallel_streams: Number of batches that run in parallel.
-            max_wait: Seconds of queued work above which new rows are refused.
+            max_wait: Seconds that a client's rows may wait. New rows of a client whose rows wait
+                longer are refused.
             observer: Receives measurements of batches.
         """
         self._parallel_streams = parallel_streams
@@ -98,34 +111,38 @@ class Batcher:
         self._max_wait = max_wait
         self._observer = observer or Observer()
         self._queue: list[Job] = []
+        self._virtual_time = 0.0
         self._running: set[asyncio.Task[None]] = set()
 
     @property
     def backlog(self) -> float:
         """Estimated seconds until the queue is empty."""
-        pending = (job for job in self._queue if not job.result.done())
-        return sum(job.seconds for job in pending) / self._parallel_streams
+        return sum(self._queued_seconds().values()) / self._parallel_streams
 
-    async def submit(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
+    async def submit(
+        self, client: Hashable, task: Task, rows: Sequence[tuple[Any, int]]
+    ) -> list[Any]:
         """Queue rows and return their results.
 
         Args:
+            client: The client that sent the rows.
             task: The operation.
             rows: Rows with their approximate lengths in tokens.
 
         Raises:
-            OverloadedError: The rows would wait too long.
+            OverloadedError: The client's queued rows wait too long.
         """
-        self._check_backlog()
-        return await self.submit_regardless(task, rows)
+        self._check_wait(client)
+        return await self.submit_regardless(client, task, rows)
 
-    async def submit_regardless(self, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Any]:
+    async def submit_regardless(
+        self, client: Hashable, task: Task, rows: Sequence[tuple[Any, int]]
+    ) -> list[Any]:
         """Queue rows even if the queue is long; see `submit`.
 
         If the caller is canceled, its rows are dropped from the queue.
         """
-        jobs = [Job(task, row, tokens) for row, tokens in rows]
-        self._queue += jobs
+        jobs = self._enqueue(client, task, rows)
         self._dispatch()
         try:
             return await asyncio.gather(*(job.result for job in jobs))
@@ -133,10 +150,39 @@ class Batcher:
             for job in jobs:
                 job.result.cancel()
 
-    def _check_backlog(self) -> None:
-        excess = self.backlog - self._max_wait
+    def _enqueue(self, client: Hashable, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Job]:
+        """Add rows to the queue, after the client's earlier rows."""
+        earlier = (job.end for job in self._pending() if job.client == client)
+        start = max([self._virtual_time, *earlier])
+        jobs = []
+        for row, tokens in rows:
+            jobs.append(Job(client, task, row, tokens, start))
+            start = jobs[-1].end
+        self._queue = sorted(self._queue + jobs, key=lambda job: job.start)
+        return jobs
+
+    def _check_wait(self, client: Hashable) -> None:
+        """Refuse new rows if those of the client wait too long.
+
+        Until they are done, each other client receives as much time as this one at most.
+        """
+        queued = self._queued_seconds()
+        own = queued.get(client, 0.0)
+        seconds = sum(min(own, other) for other in queued.values())
+        excess = seconds / self._parallel_streams - self._max_wait
         if excess > 0:
             raise OverloadedError(retry_after=1 + excess)
+
+    def _queued_seconds(self) -> dict[Hashable, float]:
+        """Return the estimated processing time of each client's queued rows."""
+        seconds: dict[Hashable, float] = {}
+        for job in self._pending():
+            seconds[job.client] = seconds.get(job.client, 0.0) + job.seconds
+        return seconds
+
+    def _pending(self) -> Iterator[Job]:
+        """Yield the queued rows that are not canceled."""
+        return (job for job in self._queue if not job.result.done())
 
     def _dispatch(self) -> None:
         """Start a batch on every idle stream."""
@@ -156,19 +202,20 @@ class Batcher:
 
         Canceled rows are dropped.
         """
-        self._queue = [job for job in self._queue if not job.result.done()]
+        self._queue = list(self._pending())
         if not self._queue:
             return []
-        oldest = self._queue[0]
+        first = self._queue[0]
+        self._virtual_time = max(self._virtual_time, first.start)
         fitting = [
             job
             for job in self._queue
-            if job.task is oldest.task and job.length_ratio(oldest) < MAX_LENGTH_RATIO
+            if job.task is first.task and job.length_ratio(first) < MAX_LENGTH_RATIO
         ]
-        fitting.sort(key=oldest.length_ratio)  # stable: older rows first
+        fitting.sort(key=first.length_ratio)  # stable: earlier rows first
         longest = max(job.tokens for job in fitting)
         share = -(-len(fitting) // shares)
-        batch = fitting[: max(1, min(share, oldest.task.max_rows, MAX_BATCH_TOKENS // longest))]
+        batch = fitting[: max(1, min(share, first.task.max_rows, MAX_BATCH_TOKENS // longest))]
         taken = set(batch)
         self._queue = [job for job in self._queue if job not in taken]
         return batch

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,13 @@ from app.engines.engine import (
 )
 from app.errors import ApiError, UnavailableError
 from app.models.batcher import Batcher, Observer, Task
-from app.text.sentences import Span, join_translations, pair_sentences, split_sentences
+from app.text.sentences import (
+    Span,
+    SplitText,
+    join_translations,
+    pair_sentences,
+    split_sentences,
+)
 
 CHECK_SECONDS = 1.0
 """Interval between readiness checks of a model."""
@@ -72,7 +78,9 @@ class Model:
         self._warm_version = ""
         self._engine = engine
         self._batcher = Batcher(engine.parallel_streams, max_wait, observer)
-        self._cache: LRUCache[tuple[str, str, str], Translation] = LRUCache(cache_size)
+        # Each client has entries of its own: a fast answer must not tell a client what the others
+        # have translated.
+        self._cache: LRUCache[tuple[Hashable, str, str, str], Translation] = LRUCache(cache_size)
         self._tasks = {
             "beam": Task("beam", lambda texts: engine.translate(texts, "beam")),
             "greedy": Task("greedy", lambda texts: engine.translate(texts, "greedy")),
@@ -113,13 +121,43 @@ class Model:
         """Close the engine."""
         await self._engine.close()
 
+    def split(self, texts: Sequence[str], max_sentences: int) -> list[SplitText]:
+        """Return the texts with the positions of their sentences.
+
+        Raises:
+            ApiError: The model is not ready or there are too many sentences.
+        """
+        card = self.require_ready()
+        split_texts = []
+        left = max_sentences + 1  # one more sentence shows that there are too many
+        for text in texts:
+            spans = split_sentences(text, card.source, left)
+            split_texts.append(SplitText(text, spans))
+            left -= len(spans)
+        if not left:
+            raise _too_many(max_sentences)
+        return split_texts
+
+    def pair(self, pair: Pair, max_sentences: int) -> list[tuple[Span, Span]]:
+        """Return the positions of each sentence of a text and of its translation.
+
+        Raises:
+            ApiError: The model is not ready or there are too many sentences.
+        """
+        card = self.require_ready()
+        spans = pair_sentences(pair, card.source, card.target, max_sentences + 1)
+        if len(spans) > max_sentences:
+            raise _too_many(max_sentences)
+        return spans
+
     async def translate(
-        self, texts: Sequence[str], mode: Mode, alternatives: int
+        self, client: Hashable, texts: Sequence[SplitText], mode: Mode, alternatives: int
     ) -> list[Translation]:
         """Translate texts by sentence, all sentences at once.
 
         Args:
-            texts: Texts of any length.
+            client: The client that sent the texts.
+            texts: Texts of any length, from `split`.
             mode: The search algorithm.
             alternatives: Maximum number of alternatives per text.
 
@@ -129,38 +167,36 @@ class Model:
         Raises:
             ApiError: The model is not ready or the queue is full.
         """
-        card = self.require_ready()
-        spans = [split_sentences(text, card.source) for text in texts]
-        parts = [
-            span.of(text)
-            for text, text_spans in zip(texts, spans, strict=True)
-            for span in text_spans
-        ]
-        translations = await self._translate_cached("nbest" if alternatives else mode, parts)
-        remaining = iter(translations)
+        task = "nbest" if alternatives else mode
+        parts = [sentence for text in texts for sentence in text.sentences()]
+        remaining = iter(await self._translate_cached(client, task, parts))
         joined = (
-            join_translations(
-                text, text_spans, [_limit(next(remaining), alternatives) for _ in text_spans]
-            )
-            for text, text_spans in zip(texts, spans, strict=True)
+            join_translations(text, spans, [_limit(next(remaining), alternatives) for _ in spans])
+            for text, spans in texts
         )
         return [_limit(translation, alternatives) for translation in joined]
 
-    async def align(self, pair: Pair) -> list[AlignedSentence]:
-        """Align each sentence of a text with its translation."""
-        card = self.require_ready()
-        spans = pair_sentences(pair, card.source, card.target)
+    async def align(
+        self, client: Hashable, pair: Pair, spans: Sequence[tuple[Span, Span]]
+    ) -> list[AlignedSentence]:
+        """Align each sentence of a text with its translation.
+
+        Args:
+            client: The client that sent the text.
+            pair: The text and its translation.
+            spans: Their sentences, from `pair`.
+        """
         rows = [Pair(source.of(pair.text), target.of(pair.translation)) for source, target in spans]
-        alignments = await self._run("align", rows)
+        alignments = await self._run(client, "align", rows)
         return [
             AlignedSentence(source, target, alignment)
             for (source, target), alignment in zip(spans, alignments, strict=True)
         ]
 
-    async def attention(self, pair: Pair) -> Attention:
+    async def attention(self, client: Hashable, pair: Pair) -> Attention:
         """Return the attention weights of all layers and heads for one sentence."""
         self.require_ready()
-        (attention,) = await self._run("attention", [pair])
+        (attention,) = await self._run(client, "attention", [pair])
         return attention
 
     def require_ready(self) -> ModelCard:
@@ -169,24 +205,26 @@ class Model:
             raise UnavailableError(f"the model {self.name} is not ready")
         return self.card
 
-    async def _translate_cached(self, task: str, texts: Sequence[str]) -> list[Translation]:
-        """Translate sentences; use and update the cache."""
+    async def _translate_cached(
+        self, client: Hashable, task: str, texts: Sequence[str]
+    ) -> list[Translation]:
+        """Translate sentences; use and update the client's part of the cache."""
         version = self.version
-        cached = {text: self._cache.get((version, task, text)) for text in texts}
+        cached = {text: self._cache.get((client, version, task, text)) for text in texts}
         missing = [text for text, translation in cached.items() if translation is None]
-        computed = dict(zip(missing, await self._run(task, missing), strict=True))
+        computed = dict(zip(missing, await self._run(client, task, missing), strict=True))
         for text, translation in computed.items():
             if self._cache.maxsize and len(text) <= MAX_CACHED_CHARACTERS:
-                self._cache[version, task, text] = translation
+                self._cache[client, version, task, text] = translation
         return [cached[text] or computed[text] for text in texts]
 
-    async def _run(self, task: str, rows: Sequence[Any]) -> list[Any]:
+    async def _run(self, client: Hashable, task: str, rows: Sequence[Any]) -> list[Any]:
         """Return the results of a task; identical rows are computed once."""
         if not rows:
             return []
         limits = self.require_ready().limits
         lengths = {row: _estimate_tokens(row, limits) for row in rows}
-        results = await self._batcher.submit(self._tasks[task], list(lengths.items()))
+        results = await self._batcher.submit(client, self._tasks[task], list(lengths.items()))
         by_row = dict(zip(lengths, results, strict=True))
         return [by_row[row] for row in rows]
 
@@ -197,12 +235,16 @@ class Model:
                 row = Pair(text, text) if paired else text
                 sized_row = (row, _estimate_tokens(row, limits))
                 for count in (1, 2 if paired else 32):
-                    await self._batcher.submit_regardless(task, [sized_row] * count)
+                    await self._batcher.submit_regardless(None, task, [sized_row] * count)
 
     def _set_state(self, ready: bool, state: str) -> None:
         if (ready, state) != (self.ready, self._state):
             logger.info("model", extra={"fields": {"model": self.name, "state": state}})
         self.ready, self._state = ready, state
+
+
+def _too_many(max_sentences: int) -> ApiError:
+    return ApiError(422, "too_many", f"text: more than {max_sentences} sentences")
 
 
 def _limit(translation: Translation, alternatives: int) -> Translation:

@@ -1,9 +1,11 @@
 """Routes of the API under `/api/v1`."""
 
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from app.engines.engine import ModelCard, Pair, Translation
@@ -31,15 +33,33 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 def routes(guard: RequestGuard) -> APIRouter:
     """Return the routes under `/api/v1`."""
-    router = APIRouter(
-        prefix="/api/v1", tags=["translation"], dependencies=[Depends(guard.check_request)]
-    )
+    router = APIRouter(prefix="/api/v1", tags=["translation"], route_class=_guarded_route(guard))
     api = Api(guard)
     router.post("/translate", responses=ERRORS)(api.translate)
     router.post("/align", responses=ERRORS)(api.align)
     router.post("/attention", responses=ERRORS)(api.attention)
-    router.get("/models", responses={401: ERRORS[401]})(api.models)
+    router.get("/models", responses={code: ERRORS[code] for code in (401, 429)})(api.models)
     return router
+
+
+def _guarded_route(guard: RequestGuard) -> type[APIRoute]:
+    """Return a class of routes that check a request before its body is read."""
+
+    class GuardedRequest(Request):
+        async def json(self) -> Any:
+            return await guard.parse_json(self)
+
+    class GuardedRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def check_and_handle(request: Request) -> Response:
+                guard.check_request(request)
+                return await handle(GuardedRequest(request.scope, request.receive))
+
+            return check_and_handle
+
+    return GuardedRoute
 
 
 class Api:
@@ -57,8 +77,10 @@ class Api:
         if body.alternatives and body.mode == "greedy":
             raise ApiError(422, "invalid", "alternatives: requires mode beam")
         model = self._guard.models.find(body.source, body.target, body.model)
-        self._guard.accept_texts(request, texts)
-        work = model.translate(texts, body.mode, body.alternatives)
+        self._guard.check_texts(request, texts)
+        split_texts = model.split(texts, self._guard.settings.max_sentences)
+        client = self._guard.charge(request, sum(len(text.spans) for text in split_texts))
+        work = model.translate(client, split_texts, body.mode, body.alternatives)
         translations = await self._guard.run(request, work)
         return schemas.TranslateResponse(
             translations=[_translation(translation) for translation in translations],
@@ -68,8 +90,10 @@ class Api:
     async def align(self, request: Request, body: schemas.PairRequest) -> schemas.AlignResponse:
         """Align the tokens of a translation with those of its text by cross-attention."""
         started = time.monotonic()
-        pair, model = self._accept_pair(request, body)
-        sentences = await self._guard.run(request, model.align(pair))
+        pair, model = self._check_pair(request, body)
+        spans = model.pair(pair, self._guard.settings.max_sentences)
+        client = self._guard.charge(request, len(spans))
+        sentences = await self._guard.run(request, model.align(client, pair, spans))
         pairs = await run_in_threadpool(
             lambda: [_sentence_pair(pair, sentence) for sentence in sentences]
         )
@@ -80,8 +104,9 @@ class Api:
     ) -> schemas.AttentionResponse:
         """Return the attention weights of all heads of a layer for a text and its translation."""
         started = time.monotonic()
-        pair, model = self._accept_pair(request, body)
-        attention = await self._guard.run(request, model.attention(pair))
+        pair, model = self._check_pair(request, body)
+        client = self._guard.charge(request, sentences=1)
+        attention = await self._guard.run(request, model.attention(client, pair))
         layers = attention.weights[body.kind]
         layer = len(layers) if body.layer is None else body.layer
         if layer > len(layers):
@@ -102,6 +127,7 @@ class Api:
         limits = schemas.RequestLimits(
             max_chars=settings.max_chars,
             max_texts=settings.max_texts,
+            max_sentences=settings.max_sentences,
             max_alternatives=MAX_ALTERNATIVES,
             deadline_seconds=settings.deadline,
             key_required=bool(settings.key_digests),
@@ -111,11 +137,11 @@ class Api:
         ]
         return schemas.ModelsResponse(models=models, limits=limits)
 
-    def _accept_pair(self, request: Request, body: schemas.PairRequest) -> tuple[Pair, Model]:
+    def _check_pair(self, request: Request, body: schemas.PairRequest) -> tuple[Pair, Model]:
         """Check the limits; return the text with its translation, and the model to use."""
         model = self._guard.models.find(body.source, body.target, body.model)
         pair = Pair(body.text, body.translation)
-        self._guard.accept_pair(request, pair)
+        self._guard.check_pair(request, pair)
         return pair, model
 
 

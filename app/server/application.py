@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -10,27 +11,33 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from app.server import api, error_responses, health, libretranslate
+from app.server import api, error_responses, health, libretranslate, openapi
 from app.server.metrics import Metrics
 from app.server.middleware import RequestMiddleware
+from app.server.protocol import MAX_CONNECTIONS
 from app.server.request_guard import RequestGuard
 
 STATIC = Path(__file__).parents[1] / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 
-def create(guard: RequestGuard, metrics: Metrics) -> RequestMiddleware:
+def create(
+    guard: RequestGuard, metrics: Metrics, max_requests: int = MAX_CONNECTIONS
+) -> RequestMiddleware:
     """Create the ASGI application.
 
     Args:
         guard: Checks the requests and holds the models.
         metrics: Counts requests and characters.
+        max_requests: Maximum number of requests at the same time.
     """
     app = FastAPI(
         title="Translation",
         version="1",
         description="Translates text with the models of this server.",
         openapi_url="/spec",
+        generate_unique_id_function=lambda route: route.name,
+        redirect_slashes=False,  # a redirect would lead to the host that the client names
         docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
         lifespan=lambda _: _lifespan(guard),
@@ -51,8 +58,9 @@ def create(guard: RequestGuard, metrics: Metrics) -> RequestMiddleware:
             allow_headers=["Authorization", "Content-Type", "X-Api-Key"],
             expose_headers=["Retry-After", "X-Request-Id"],
         )
+    app.openapi = partial(openapi.describe, app, guard)  # type: ignore[method-assign]
     metrics.watch(guard.models)
-    return RequestMiddleware(app, metrics, guard.settings.max_body_bytes)
+    return RequestMiddleware(app, guard, metrics, max_requests)
 
 
 @asynccontextmanager

@@ -51,10 +51,6 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
     """Report the first problem by its field. The message never contains the value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return error_response(
-            request, ApiError(400, "malformed", "the request body is not valid JSON")
-        )
     field = str(first["loc"][1]) if len(first["loc"]) > 1 else "body"
     # The client chooses the names of unknown fields: do not repeat arbitrary text.
     shown = field if FIELD_NAME.fullmatch(field) else "body"

@@ -20,7 +20,7 @@ def routes(guard: RequestGuard, metrics: Metrics) -> APIRouter:
         return schemas.Health(status="ok")
 
     @router.get("/readyz", responses={503: {"model": schemas.Health}})
-    @router.get("/health", responses={503: {"model": schemas.Health}})
+    @router.get("/health", responses={503: {"model": schemas.Health}}, operation_id="health")
     async def readyz(response: Response) -> schemas.Health:
         """Return whether all models are ready and requests are accepted."""
         if guard.ready:
@@ -32,9 +32,13 @@ def routes(guard: RequestGuard, metrics: Metrics) -> APIRouter:
     @router.get(
         "/metrics",
         response_class=Response,
-        responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}, 401: {"model": schemas.Error}},
+        responses={
+            200: {"content": {CONTENT_TYPE_LATEST: {}}},
+            401: {"model": schemas.Error, "description": "an API key is required"},
+            429: {"model": schemas.Error, "description": "too many wrong API keys"},
+        },
     )
-    async def page(request: Request) -> Response:
+    async def read_metrics(request: Request) -> Response:
         """Return metrics for Prometheus. Requires an API key if the server has keys."""
         guard.rate_limiter.check_key(request)
         return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)

@@ -5,14 +5,14 @@ from urllib.parse import parse_qs
 
 from babel import Locale, UnknownLocaleError
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from python_multipart.multipart import parse_options_header
 
 from app.engines.engine import Translation
 from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES
 from app.server.request_guard import JSON, RequestGuard
-from app.server.schemas import PlainError, Text
+from app.server.schemas import PlainError, RequestBody, Texts
 
 AUTO = "auto"
 """Source language that LibreTranslate detects. Here it means any: nothing is detected."""
@@ -29,12 +29,15 @@ MAX_FORM_FIELDS = 100
 """Maximum fields of a form, which may repeat `q`."""
 
 
-class TranslateRequest(BaseModel):
+MAX_CONTENT_TYPE = 300
+"""Maximum characters of a content type: the time to parse one grows with its parameters. The
+boundary of a form has at most 70 characters."""
+
+
+class LibreTranslateRequest(RequestBody):
     """Texts to translate, as JSON or as a form."""
 
-    q: Text | list[Text] = Field(
-        description="a text or a list of texts", examples=["A man sleeps."]
-    )
+    q: str | Texts = Field(description="a text or a list of texts", examples=["A man sleeps."])
     source: str = Field(
         AUTO,
         description="language code of the text; `auto` selects the first model for the target",
@@ -48,7 +51,7 @@ class TranslateRequest(BaseModel):
     api_key: str = Field("", description="API key, if the server requires one")
 
 
-class TranslateResponse(BaseModel):
+class LibreTranslateResponse(BaseModel):
     """One translation, or a list if the request had a list."""
 
     translatedText: str | list[str] = Field(  # noqa: N815  LibreTranslate's name
@@ -67,15 +70,11 @@ class Language(BaseModel):
     targets: list[str] = Field(description="codes of the target languages")
 
 
-REQUEST = TypeAdapter(TranslateRequest)
-
+# FastAPI would read only one of the formats of the body.
 BODY = {
     "requestBody": {
         "required": True,
-        "content": {
-            content_type: {"schema": TranslateRequest.model_json_schema()}
-            for content_type in (JSON, *FORMS)
-        },
+        "content": {JSON: {"schema": {"$ref": "#/components/schemas/LibreTranslateRequest"}}},
     }
 }
 
@@ -87,17 +86,20 @@ def routes(guard: RequestGuard) -> APIRouter:
     @router.post(
         "/translate", responses=ERRORS, openapi_extra=BODY, response_model_exclude_none=True
     )
-    async def translate(request: Request) -> TranslateResponse:
-        """Translate a text or a list of texts."""
+    async def libretranslate(request: Request) -> LibreTranslateResponse:
+        """Translate a text or a list of texts. Forms with the same fields are accepted as well."""
         _check_origin(request, guard.settings.allowed_origins)
-        body = await _parse_body(request)
+        guard.check_quota(request)
+        body = await _parse_body(request, guard)
         texts = [body.q] if isinstance(body.q, str) else body.q
         key = body.api_key or None
         guard.rate_limiter.check_key(request, key)
         model = guard.models.find(None if body.source == AUTO else body.source, body.target)
-        guard.accept_texts(request, texts, key)
+        guard.check_texts(request, texts)
+        split_texts = model.split(texts, guard.settings.max_sentences)
+        client = guard.charge(request, sum(len(text.spans) for text in split_texts), key)
         alternatives = min(body.alternatives, MAX_ALTERNATIVES)
-        work = model.translate(texts, "beam", alternatives)
+        work = model.translate(client, split_texts, "beam", alternatives)
         translations = await guard.run(request, work)
         return _response(translations, isinstance(body.q, str), bool(alternatives))
 
@@ -117,7 +119,7 @@ def routes(guard: RequestGuard) -> APIRouter:
         ]
 
     @router.get("/frontend/settings")
-    async def settings() -> dict[str, Any]:
+    async def frontend_settings() -> dict[str, Any]:
         """Return the settings that LibreTranslate's web page reads."""
         cards = [model.card for model in guard.models if model.card is not None]
         key_required = bool(guard.settings.key_digests)
@@ -155,47 +157,57 @@ def _check_origin(request: Request, allowed_origins: tuple[str, ...]) -> None:
         raise ApiError(403, "forbidden", "Origin: not allowed; see --allow_origin")
 
 
-async def _parse_body(request: Request) -> TranslateRequest:
-    header, options = parse_options_header(request.headers.get("content-type"))
+async def _parse_body(request: Request, guard: RequestGuard) -> LibreTranslateRequest:
+    value = request.headers.get("content-type", "")
+    if len(value) > MAX_CONTENT_TYPE:
+        message = f"Content-Type: longer than {MAX_CONTENT_TYPE} characters"
+        raise ApiError(415, "unsupported_media_type", message)
+    header, options = parse_options_header(value)
     content_type = header.decode("latin-1")
     if content_type in FORMS:
         # Otherwise the client could choose the codec, and some codecs are slow.
         if options.get(b"charset", UTF_8).lower() != UTF_8:
             raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
-        if content_type == URL_ENCODED:
-            form = await _url_encoded(request)
-        else:
-            form = await _multipart(request)
+        form = await _parse_form(request, content_type, await guard.read_body(request))
         fields: Any = {
             name: values[0] if len(values) == 1 else values for name, values in form.items()
         }
     elif content_type == JSON:
         try:
-            fields = await request.json()
-        except (ValueError, RecursionError) as error:
+            fields = await guard.parse_json(request)
+        except ValueError as error:
             raise ApiError(400, "malformed", "the request body is not valid JSON") from error
     else:
         message = f"Content-Type: must be {JSON} or a form"
         raise ApiError(415, "unsupported_media_type", message)
     try:
-        return REQUEST.validate_python(fields)
+        return LibreTranslateRequest.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
         field = first["loc"][0] if first["loc"] else "body"
         raise ApiError(400, "invalid", f"{field}: {first['msg']}") from error
 
 
-async def _url_encoded(request: Request) -> dict[str, list[Any]]:
+async def _parse_form(request: Request, content_type: str, body: bytes) -> dict[str, list[Any]]:
+    """Return the values of each field. Starlette would read other encodings as Latin-1."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
+    if content_type == URL_ENCODED:
+        return _url_encoded(text)
+    async with request.form(max_files=0, max_fields=MAX_FORM_FIELDS) as form:
+        return {name: form.getlist(name) for name in form}
+
+
+def _url_encoded(text: str) -> dict[str, list[Any]]:
     """Parse a url-encoded form.
 
     Unescaped non-ASCII characters are accepted, because some clients send them.
     """
     try:
         return parse_qs(
-            (await request.body()).decode(),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=MAX_FORM_FIELDS,
+            text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS
         )
     except UnicodeDecodeError as error:
         raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
@@ -204,24 +216,19 @@ async def _url_encoded(request: Request) -> dict[str, list[Any]]:
         raise ApiError(400, "malformed", message) from error
 
 
-async def _multipart(request: Request) -> dict[str, list[Any]]:
-    async with request.form(max_files=0, max_fields=MAX_FORM_FIELDS) as form:
-        return {name: form.getlist(name) for name in form}
-
-
 def _response(
     translations: list[Translation], single: bool, with_alternatives: bool
-) -> TranslateResponse:
+) -> LibreTranslateResponse:
     texts = [translation.text for translation in translations]
     alternatives = [
         [alternative.text for alternative in translation.alternatives]
         for translation in translations
     ]
     if single:
-        return TranslateResponse(
+        return LibreTranslateResponse(
             translatedText=texts[0], alternatives=alternatives[0] if with_alternatives else None
         )
-    return TranslateResponse(
+    return LibreTranslateResponse(
         translatedText=texts, alternatives=alternatives if with_alternatives else None
     )
 

@@ -5,13 +5,18 @@ import logging
 import time
 import traceback
 import uuid
+from collections import Counter
 from typing import Any
 
-from fastapi import HTTPException
+from fastapi import HTTPException, Request, Response
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.errors import ApiError, OverloadedError
+from app.server.error_responses import error_response
 from app.server.metrics import Metrics
+from app.server.rate_limit import client_address
+from app.server.request_guard import CLIENT_CLOSED_REQUEST, RequestGuard
 
 BODY_SECONDS = 20.0
 """Maximum time for a request body to arrive, so that slow senders cannot hold connections."""
@@ -36,6 +41,15 @@ METHODS = {"GET", "HEAD", "POST", "OPTIONS"}
 REVALIDATE = "no-cache"
 """Cache-Control of static files: browsers cache them, but check for a new version each time."""
 
+HEALTH_PATHS = {"/livez", "/readyz", "/health"}
+"""Paths that answer even if there are too many requests."""
+
+RETRY_SECONDS = 2.0
+"""Retry-After of a request that is one too many."""
+
+CHARGED_STATUSES = range(400, 429)
+"""Statuses of requests that a client should not have sent."""
+
 logger = logging.getLogger("app")
 
 
@@ -45,30 +59,63 @@ class RequestMiddleware:
     The log never contains texts.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, guard: RequestGuard, metrics: Metrics, max_requests: int
+    ) -> None:
         """Wrap an application.
 
         Args:
             app: The ASGI application.
+            guard: Charges clients for refused requests.
             metrics: Counts the requests.
-            max_body_bytes: Maximum size of a request body.
+            max_requests: Maximum number of requests at the same time.
         """
         self._app = app
+        self._guard = guard
         self._metrics = metrics
-        self._max_body_bytes = max_body_bytes
+        self._max_requests = max_requests
+        self._active: Counter[str] = Counter()
+        """Requests at this time by the address of their client."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Process a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = _RequestContext(scope, receive, send, self._max_body_bytes)
+        context = _RequestContext(scope, receive, send, self._guard.settings.max_body_bytes)
+        request = Request(scope)
+        address = client_address(request)
+        self._active[address] += 1
         try:
-            await self._app(scope, context.receive, context.send)
+            app = self._refuse(request) or self._app
+            await app(scope, context.receive, context.send)
         except Exception as error:
             context.log_error(error)
         finally:
+            self._active -= Counter([address])
             context.log_request(self._metrics)
+            if context.status in CHARGED_STATUSES:
+                self._guard.charge_refused(request, context.body_bytes)
+
+    def _refuse(self, request: Request) -> Response | None:
+        """Return the error response to a request that must not reach a route."""
+        if {"content-length", "transfer-encoding"} <= set(request.headers):
+            # A proxy may see two requests where this server sees one (request smuggling).
+            message = "Content-Length, Transfer-Encoding: send only one of them"
+            error = ApiError(400, "malformed", message)
+        elif self._is_one_too_many(request):
+            error = OverloadedError(RETRY_SECONDS)
+        else:
+            return None
+        response = error_response(request, error)
+        response.headers["Connection"] = "close"
+        return response
+
+    def _is_one_too_many(self, request: Request) -> bool:
+        """Return whether there are too many requests, and this address has more than its share."""
+        if self._active.total() <= self._max_requests or request.scope["path"] in HEALTH_PATHS:
+            return False
+        return self._active[client_address(request)] > self._max_requests // len(self._active)
 
 
 class _RequestContext:
@@ -79,35 +126,40 @@ class _RequestContext:
         self._receive = receive
         self._send = send
         self._started = time.monotonic()
-        self._status = 0
-        self._remaining_bytes = max_body_bytes
+        self._max_body_bytes = max_body_bytes
+        self.status = 0
+        self.body_bytes = 0
+        """Bytes of the body that have arrived."""
         self._body_complete = False
         self._id = uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = self._id
 
     async def receive(self) -> Message:
         """Return the next message; limit the size of the body and the time for it to arrive."""
-        if self._body_complete:
+        # Routes read only the bodies of POST. Files are sent while nobody reads the body.
+        if self._body_complete or self._scope["method"] != "POST":
             return await self._receive()
         try:
             async with asyncio.timeout(self._started + BODY_SECONDS - time.monotonic()):
                 message = await self._receive()
         except TimeoutError as error:
             raise HTTPException(408, "the request body took too long to arrive") from error
+        if message["type"] == "http.disconnect":
+            raise HTTPException(CLIENT_CLOSED_REQUEST, "the client has disconnected")
         self._body_complete = not message.get("more_body", False)
-        self._remaining_bytes -= len(message.get("body", b""))
-        if self._remaining_bytes < 0:
+        self.body_bytes += len(message.get("body", b""))
+        if self.body_bytes > self._max_body_bytes:
             raise HTTPException(413)
         return message
 
     async def send(self, message: Message) -> None:
         """Send a message; add the headers to the start of the response."""
         if message["type"] == "http.response.start":
-            self._status = message["status"]
+            self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers.update(SECURITY_HEADERS)
             headers["X-Request-Id"] = self._id
-            static = self._status in (200, 304) and "etag" in headers
+            static = self.status in (200, 304) and "etag" in headers
             headers["Cache-Control"] = REVALIDATE if static else "no-store"
         await self._send(message)
 
@@ -126,12 +178,12 @@ class _RequestContext:
         route = getattr(self._scope.get("route"), "path", "other")
         known = route != "other" and self._scope["method"] in METHODS
         method = self._scope["method"] if known else "other"
-        metrics.request(route, method, self._status, seconds)
+        metrics.request(route, method, self.status, seconds)
         fields: dict[str, Any] = {
             "request_id": self._id,
             "method": method,
             "route": route,
-            "status": self._status,
+            "status": self.status,
             "ms": round(1000 * seconds),
             **self._scope["state"].get("sizes", {}),
         }

@@ -1,6 +1,7 @@
 """The server process: load the models, serve, and shut down gracefully."""
 
 import asyncio
+import gc
 import json
 import logging
 import resource
@@ -8,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -20,11 +22,12 @@ from app.models.model import Model
 from app.models.registry import ModelRegistry
 from app.server.application import create
 from app.server.metrics import Metrics
+from app.server.protocol import IDLE_SECONDS, MAX_CONNECTIONS, Protocol, WaitingConnections
 from app.server.request_guard import RequestGuard
 from app.settings import Settings
 
-MAX_CONNECTIONS = 2000
-"""Maximum open connections; uvicorn answers further requests with 503."""
+UNREAD_SECONDS = 60
+"""Time after which the system closes a connection whose client does not read."""
 
 LISTEN_BACKLOG = 128
 """Connections that wait to be accepted. When no file descriptor is left, asyncio tries to accept,
@@ -87,27 +90,40 @@ def serve(settings: Settings) -> None:
     _log_to_stderr()
     listen(settings).close()  # reports a port in use before the models are loaded
     metrics = Metrics()
-    guard = RequestGuard(settings, _load_models(settings, metrics), metrics)
-    listener = listen(settings)
+    run(RequestGuard(settings, _load_models(settings, metrics), metrics), metrics)
+
+
+def run(guard: RequestGuard, metrics: Metrics) -> None:
+    """Serve the models of a guard; see `serve`."""
+    listener = listen(guard.settings)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"app: http://{shown}:{port}", flush=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.freeze()  # a collection need not look at all modules and models
+    create_server(guard, metrics).run(sockets=[listener])
+
+
+def create_server(guard: RequestGuard, metrics: Metrics) -> Server:
+    """Create the server of an application."""
+    settings = guard.settings
+    # Half of the file descriptors: models and web page need some as well.
+    max_connections = min(MAX_CONNECTIONS, _raise_file_limit() // 2)
     config = uvicorn.Config(
-        create(guard, metrics),
+        create(guard, metrics, max_connections),
+        http=partial(Protocol, waiting=WaitingConnections(max_connections)),  # type: ignore[arg-type]
+        ws="none",
         access_log=False,
         log_config=None,
         lifespan="on",
-        # Half of the file descriptors: models and web page need some as well.
-        limit_concurrency=min(MAX_CONNECTIONS, _raise_file_limit() // 2),
         backlog=LISTEN_BACKLOG,
-        timeout_keep_alive=15,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=int(settings.deadline) + 1,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         server_header=False,
     )
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    print(f"app: http://{shown}:{port}", flush=True)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    Server(config, guard).run(sockets=[listener])
+    return Server(config, guard)
 
 
 def _raise_file_limit() -> int:
@@ -136,9 +152,10 @@ def _load_models(settings: Settings, metrics: Metrics) -> ModelRegistry:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Return a listening socket with TCP_NODELAY, which accepted connections inherit.
+    """Return a listening socket, whose options accepted connections inherit.
 
-    asyncio sets TCP_NODELAY only on sockets with an explicit protocol number, and sockets created
+    With TCP_USER_TIMEOUT, the system closes connections whose clients do not read. asyncio sets
+    TCP_NODELAY only on sockets with an explicit protocol number, and sockets created
     by Python have none. Without it, a response body waits 40 ms for the acknowledgement of the
     header.
 
@@ -155,6 +172,7 @@ def listen(settings: Settings) -> socket.socket:
         place = f"--host={settings.host} --port={settings.port}"
         raise UserError(f"{place}: cannot listen: {error.strerror}; try another") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_SECONDS)
     return listener
 
 

@@ -1,4 +1,4 @@
-"""API keys, and a limit on the characters that each client sends."""
+"""API keys, and a limit on the work that each client sends."""
 
 import hmac
 import time
@@ -15,10 +15,17 @@ from app.settings import Settings, key_digest
 MAX_CLIENTS = 100_000
 """Number of clients with a bucket. The least recently used buckets are dropped."""
 
+MAX_WRONG_KEYS = 20
+"""Different wrong keys per address and minute. One wrong key, sent again and again, counts once:
+a script with an old key does not lock out the other clients of its address."""
+
 MINUTE = 60.0
 
 IPV6_PREFIX = 64
 """Bits of an IPv6 address that identify a client: a /64 network has one owner."""
+
+Client = bytes | str
+"""The digest of an API key, an IPv4 address or an IPv6 network."""
 
 
 @dataclass
@@ -39,7 +46,18 @@ class RateLimiter:
         self._key_digests = settings.key_digests
         self._rate = settings.rate
         self._clock = clock
-        self._buckets: TTLCache[bytes | str, TokenBucket] = TTLCache(MAX_CLIENTS, MINUTE, clock)
+        # A bucket with the largest debt is full after two minutes.
+        self._buckets: TTLCache[Client, TokenBucket] = TTLCache(MAX_CLIENTS, 2 * MINUTE, clock)
+        self._wrong_keys: TTLCache[str, frozenset[bytes]] = TTLCache(MAX_CLIENTS, MINUTE, clock)
+
+    def client(self, request: Request, key: str | None = None) -> Client:
+        """Return the client of a request: its valid key or its address.
+
+        Args:
+            request: The request, whose headers may contain the key.
+            key: The key, if it is not in a header.
+        """
+        return self._valid_digest(key or _header_key(request)) or client_address(request)
 
     def check_key(self, request: Request, key: str | None = None) -> None:
         """Raise an ApiError if keys are required and the request has no valid one.
@@ -48,39 +66,62 @@ class RateLimiter:
             request: The request, whose headers may contain the key.
             key: The key, if it is not in a header.
         """
-        if self._key_digests and self._valid_digest(key or _header_key(request)) is None:
+        if not self._key_digests:
+            return
+        key = key or _header_key(request)
+        address = client_address(request)
+        wrong_keys = self._wrong_keys.get(address, frozenset())
+        if key and len(wrong_keys) >= MAX_WRONG_KEYS:
+            message = "too many wrong API keys from this address; try again later"
+            raise ApiError(429, "rate_limited", message, retry_after=MINUTE)
+        if self._valid_digest(key) is None:
+            if key:
+                self._wrong_keys[address] = wrong_keys | {key_digest(key)}
             message = "an API key is required: Authorization: Bearer KEY"
             raise ApiError(401, "unauthorized", message)
 
-    def charge(self, request: Request, characters: int, key: str | None = None) -> None:
+    def check_debt(self, client: Client) -> None:
+        """Raise an ApiError if refused requests have emptied the client's bucket."""
+        if self._rate:
+            self._check_left(self._characters_left(client))
+
+    def charge(self, client: Client, characters: int) -> None:
         """Subtract characters from the client's bucket.
 
         A text longer than a minute's limit is accepted if the bucket is full. An empty text counts
         as one character, because it may still cause a call of the model.
 
-        Args:
-            request: The request, whose headers or address identify the client.
-            characters: Number of characters.
-            key: The API key, if it is not in a header.
-
         Raises:
             ApiError: Too few characters are left.
         """
-        if not self._rate:
-            return
-        client = self._valid_digest(key or _header_key(request)) or _address(request)
+        if self._rate:
+            left = self._characters_left(client) - self._limited(characters)
+            self._check_left(left)
+            self._buckets[client] = TokenBucket(left, self._clock())
+
+    def charge_refused(self, client: Client, characters: int) -> None:
+        """Subtract characters of a refused request, which may leave the client in debt."""
+        if self._rate:
+            left = self._characters_left(client) - self._limited(characters)
+            self._buckets[client] = TokenBucket(max(-self._rate, left), self._clock())
+
+    def _characters_left(self, client: Client) -> float:
         now = self._clock()
         bucket = self._buckets.get(client) or TokenBucket(self._rate, now)
         refilled = bucket.characters + (now - bucket.updated_at) * self._rate / MINUTE
-        left = min(self._rate, refilled) - min(self._rate, max(1, characters))
-        if left < 0:
+        return min(self._rate, refilled)
+
+    def _limited(self, characters: int) -> int:
+        return min(self._rate, max(1, characters))
+
+    def _check_left(self, characters: float) -> None:
+        if characters < 0:
             raise ApiError(
                 429,
                 "rate_limited",
                 f"the limit is {self._rate} characters per minute; try again later",
-                retry_after=-left * MINUTE / self._rate,
+                retry_after=-characters * MINUTE / self._rate,
             )
-        self._buckets[client] = TokenBucket(left, now)
 
     def _valid_digest(self, key: str | None) -> bytes | None:
         """Return the digest of a valid key, else None.
@@ -97,7 +138,7 @@ def _header_key(request: Request) -> str | None:
     return value.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key")
 
 
-def _address(request: Request) -> str:
+def client_address(request: Request) -> str:
     """Return the client's address, or its network for IPv6, where a client owns a whole /64."""
     host = request.client.host if request.client else ""
     try:

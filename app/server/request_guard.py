@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
+from pydantic_core import from_json
 
 from app.engines.engine import Pair
 from app.errors import ApiError, DeadlineError, UnavailableError
 from app.models.registry import ModelRegistry
 from app.server.metrics import Metrics
-from app.server.rate_limit import RateLimiter
+from app.server.rate_limit import Client, RateLimiter
 from app.settings import Settings
 
 Result = TypeVar("Result")
@@ -19,6 +20,13 @@ JSON = "application/json"
 
 MAX_TRANSLATION_RATIO = 2
 """A translation to align may be this many times as long as a text may be."""
+
+LARGE_BODY = 2048
+"""Bytes of a body above which the time to check it delays other requests noticeably."""
+
+SENTENCE_CHARACTERS = 20
+"""A sentence is charged as this many characters on average, even if it is shorter: the time to
+translate a sentence has a part that does not depend on its length."""
 
 CLIENT_CLOSED_REQUEST = 499
 """Status in the log when the client disconnects before the response; nginx uses it as well."""
@@ -34,6 +42,7 @@ class RequestGuard:
         self.closing = False
         """Set to True at shutdown: new requests are refused."""
         self._metrics = metrics
+        self._reading = asyncio.Lock()
 
     @property
     def ready(self) -> bool:
@@ -41,26 +50,42 @@ class RequestGuard:
         return self.models.ready and not self.closing
 
     def check_request(self, request: Request) -> None:
-        """Check the API key and the content type.
+        """Check the API key, the quota and the content type, before the body is read.
 
         Only JSON is accepted: browsers let a page of another site send forms and plain text
         without a preflight request, but not JSON.
 
         Raises:
-            ApiError: The key is missing or the content type is wrong.
+            ApiError: The key is missing, no quota is left or the content type is wrong.
         """
         self.rate_limiter.check_key(request)
+        self.check_quota(request)
         content_type = request.headers.get("content-type", "").partition(";")[0]
         if request.method == "POST" and content_type.strip().lower() != JSON:
             raise ApiError(415, "unsupported_media_type", f"Content-Type: must be {JSON}")
 
-    def accept_texts(self, request: Request, texts: Sequence[str], key: str | None = None) -> None:
-        """Check the limits for texts to translate and charge the client.
+    async def read_body(self, request: Request) -> bytes:
+        """Return the body. The event loop handles other requests between any two large ones."""
+        body = await request.body()
+        if len(body) > LARGE_BODY:
+            async with self._reading:
+                await asyncio.sleep(0)
+        return body
 
-        Args:
-            request: The request.
-            texts: Its texts.
-            key: The API key, if it is not in a header.
+    async def parse_json(self, request: Request) -> Any:
+        """Parse the body, several times as fast as the standard library.
+
+        Raises:
+            ValueError: The body is not valid JSON.
+        """
+        return from_json(await self.read_body(request))
+
+    def check_quota(self, request: Request) -> None:
+        """Raise an ApiError if refused requests have used up the client's quota."""
+        self.rate_limiter.check_debt(self.rate_limiter.client(request))
+
+    def check_texts(self, request: Request, texts: Sequence[str]) -> None:
+        """Check the limits for texts to translate.
 
         Raises:
             ApiError: A limit is exceeded or the server is shutting down.
@@ -70,19 +95,38 @@ class RequestGuard:
         limit = self.settings.max_texts
         if len(texts) > limit:
             raise ApiError(422, "too_many", f"text: {len(texts)} texts; the limit is {limit}")
-        self._charge(request, characters, key)
 
-    def accept_pair(self, request: Request, pair: Pair) -> None:
-        """Check the limits for a text with its translation and charge the client.
+    def check_pair(self, request: Request, pair: Pair) -> None:
+        """Check the limits for a text with its translation.
 
         Raises:
             ApiError: A limit is exceeded or the server is shutting down.
         """
-        characters = self._record_size(request, pair)
+        self._record_size(request, pair)
         max_chars = self.settings.max_chars
         _check_length("text", len(pair.text), max_chars)
         _check_length("translation", len(pair.translation), MAX_TRANSLATION_RATIO * max_chars)
-        self._charge(request, characters)
+
+    def charge(self, request: Request, sentences: int, key: str | None = None) -> Client:
+        """Charge the client for the checked texts of its request, and return the client.
+
+        Args:
+            request: The request.
+            sentences: Number of sentences in its texts.
+            key: The API key, if it is not in a header.
+
+        Raises:
+            ApiError: The client has too little quota left.
+        """
+        characters = request.state.sizes["characters"]
+        client = self.rate_limiter.client(request, key)
+        self.rate_limiter.charge(client, max(characters, SENTENCE_CHARACTERS * sentences))
+        self._metrics.characters(characters)
+        return client
+
+    def charge_refused(self, request: Request, body_bytes: int) -> None:
+        """Charge the client for a refused request: each byte of its body as a character."""
+        self.rate_limiter.charge_refused(self.rate_limiter.client(request), body_bytes)
 
     def _record_size(self, request: Request, texts: Sequence[str]) -> int:
         """Store the size of the request for the log and return its characters."""
@@ -91,10 +135,6 @@ class RequestGuard:
         characters = sum(map(len, texts))
         request.state.sizes = {"texts": len(texts), "characters": characters}
         return characters
-
-    def _charge(self, request: Request, characters: int, key: str | None = None) -> None:
-        self.rate_limiter.charge(request, characters, key)
-        self._metrics.characters(characters)
 
     async def run(self, request: Request, work: Awaitable[Result]) -> Result:
         """Await work for a request; cancel it at the deadline or when the client disconnects.

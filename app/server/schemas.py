@@ -1,11 +1,13 @@
 """Request and response bodies of the API."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from app.engines.engine import Limits, Mode
 from app.models.model import MAX_ALTERNATIVES
+from app.settings import MAX_TEXTS
 
 LanguageCode = Annotated[str, Field(min_length=1, max_length=35)]
 """A language code such as en or pt-BR."""
@@ -13,17 +15,30 @@ LanguageCode = Annotated[str, Field(min_length=1, max_length=35)]
 AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
-def _reject_surrogates(text: str) -> str:
-    """Reject unpaired surrogates, which JSON can encode but which are not characters."""
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("unpaired surrogate; send valid Unicode")
-    return text
+Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
+"""A list of texts. Its validation stops at the first error: only that one is reported."""
+
+MAX_FIELDS = 50
+"""Maximum number of fields of a request, unknown ones included."""
 
 
-Text = Annotated[str, AfterValidator(_reject_surrogates)]
+class RequestBody(BaseModel):
+    """Base class of request bodies."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_fields(cls, fields: Any) -> Any:
+        """Refuse a large object before an error is created for each of its unknown fields."""
+        if not isinstance(fields, dict):
+            raise PydanticCustomError("not_an_object", "must be an object")
+        if len(fields) > MAX_FIELDS:
+            raise PydanticCustomError(
+                "too_many_fields", "more than {limit} fields", {"limit": MAX_FIELDS}
+            )
+        return fields
 
 
-class ModelSelection(BaseModel):
+class ModelSelection(RequestBody):
     """Fields that select the model for a request."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -46,7 +61,7 @@ class ModelSelection(BaseModel):
 class TranslateRequest(ModelSelection):
     """Texts to translate. Line breaks and white space are kept."""
 
-    text: Text | Annotated[list[Text], Field(min_length=1)] = Field(
+    text: str | Texts = Field(
         description="a text or a list of texts, of any number of sentences",
         examples=["A man sleeps.", ["A man sleeps.", "A dog runs."]],
     )
@@ -65,8 +80,8 @@ class TranslateRequest(ModelSelection):
 class PairRequest(ModelSelection):
     """A text and its translation, which need not come from a model."""
 
-    text: Text = Field(description="the source text", examples=["A man sleeps."])
-    translation: Text = Field(
+    text: str = Field(description="the source text", examples=["A man sleeps."])
+    translation: str = Field(
         description="its translation; it may be twice as long as a text may be",
         examples=["Ein Mann schläft."],
     )
@@ -187,6 +202,7 @@ class RequestLimits(BaseModel):
 
     max_chars: int = Field(description="maximum characters of all texts of a request")
     max_texts: int = Field(description="maximum number of texts")
+    max_sentences: int = Field(description="maximum number of sentences in all texts of a request")
     max_alternatives: int = Field(description="maximum number of alternatives per text")
     deadline_seconds: float = Field(description="maximum time to answer a request")
     key_required: bool = Field(description="whether requests need an API key")

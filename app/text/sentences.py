@@ -7,7 +7,7 @@ tfnmt, so this module repeats it, and adds positions, alternatives and pairs of 
 import re
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import sentencex
@@ -30,6 +30,17 @@ class Span(NamedTuple):
         return text[self.start : self.end]
 
 
+class SplitText(NamedTuple):
+    """A text and the positions of its sentences."""
+
+    text: str
+    spans: list[Span]
+
+    def sentences(self) -> list[str]:
+        """Return the sentences."""
+        return [span.of(self.text) for span in self.spans]
+
+
 class Combination(NamedTuple):
     """One choice of translations for the sentences up to a point, as a linked list.
 
@@ -49,9 +60,18 @@ class Combination(NamedTuple):
         return chosen[::-1]
 
 
-def split_sentences(text: str, language: str) -> list[Span]:
-    """Return the sentences of each line without surrounding white space."""
-    return [span for line in split_lines(text) for span in _split_line(text, line, language)]
+def split_sentences(text: str, language: str, limit: int | None = None) -> list[Span]:
+    """Return the sentences of each line without surrounding white space.
+
+    Args:
+        text: Any text.
+        language: Its language.
+        limit: Number of sentences after which to stop; None splits the whole text.
+    """
+    lines = split_lines(text)
+    return list(
+        islice((span for line in lines for span in _split_line(text, line, language)), limit)
+    )
 
 
 def split_lines(text: str) -> list[Span]:
@@ -116,7 +136,9 @@ def _replace(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
     return joined + text[spans[-1].end :]
 
 
-def pair_sentences(pair: Pair, source: str, target: str) -> list[tuple[Span, Span]]:
+def pair_sentences(
+    pair: Pair, source: str, target: str, limit: int | None = None
+) -> list[tuple[Span, Span]]:
     """Pair each sentence of a text with its translation.
 
     If the numbers of sentences of a line differ, the whole lines are a pair. If the numbers of
@@ -126,6 +148,7 @@ def pair_sentences(pair: Pair, source: str, target: str) -> list[tuple[Span, Spa
         pair: The text and its translation.
         source: Language of the text.
         target: Language of the translation.
+        limit: Number of pairs of lines after which to stop; None pairs the whole texts.
     """
     text, translation = pair
     source_lines, target_lines = split_lines(text), split_lines(translation)
@@ -134,7 +157,7 @@ def pair_sentences(pair: Pair, source: str, target: str) -> list[tuple[Span, Spa
     if len(source_lines) != len(target_lines):
         return [(_enclosing(source_lines), _enclosing(target_lines))]
     spans: list[tuple[Span, Span]] = []
-    for source_line, target_line in zip(source_lines, target_lines, strict=True):
+    for source_line, target_line in islice(zip(source_lines, target_lines, strict=True), limit):
         sources = list(_split_line(text, source_line, source))
         targets = list(_split_line(translation, target_line, target))
         if len(sources) == len(targets):

@@ -102,6 +102,28 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
+def open_streams(reads_stdin: bool) -> None:
+    """Check the standard streams and set their encoding.
+
+    A closed one is opened on the null device. Otherwise a socket would get its number.
+    """
+    if sys.stdout is None:
+        sys.exit("grpc_client.py: stdout: closed; send it to a file or a pipe")
+    if reads_stdin and sys.stdin is None:
+        sys.exit("grpc_client.py: stdin: closed; give a TEXT")
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(null)
+    sys.stdout.reconfigure(encoding="utf-8")
+    if reads_stdin:
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+
+
+def discard_stdout() -> None:
+    """Redirect stdout to the null device, because Python would fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Translate in batches and print the translations in order."""
     parser = argparse.ArgumentParser(
@@ -134,8 +156,7 @@ def main() -> None:
         parser.error("--rows: must be 1 or greater")
     if not 0 < flags.timeout < float("inf"):
         parser.error("--timeout: must be a finite number of seconds greater than 0")
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-    sys.stdout.reconfigure(encoding="utf-8")
+    open_streams(reads_stdin=not flags.texts)
     import grpc
 
     try:
@@ -150,7 +171,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
+    except OSError as error:
+        discard_stdout()
+        sys.exit(f"grpc_client.py: stdin or stdout: {error.strerror}")
 
 
 if __name__ == "__main__":

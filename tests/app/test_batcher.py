@@ -49,8 +49,8 @@ def test_idle_stream_takes_queued_rows_at_once() -> None:
     async def scenario(worker: Worker) -> None:
         worker.released.set()
         batcher = Batcher(1, 10)
-        assert await batcher.submit(worker.task, sized("a")) == ["a!"]
-        assert await batcher.submit(worker.task, sized("a", "b")) == ["a!", "b!"]
+        assert await batcher.submit("me", worker.task, sized("a")) == ["a!"]
+        assert await batcher.submit("me", worker.task, sized("a", "b")) == ["a!", "b!"]
         assert worker.batches == [["a"], ["a", "b"]]
 
     run(scenario)
@@ -59,7 +59,9 @@ def test_idle_stream_takes_queued_rows_at_once() -> None:
 def test_rows_queued_while_streams_are_busy_form_one_batch() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(1, 10)
-        submitted = await start(*(batcher.submit(worker.task, sized(name)) for name in "abcd"))
+        submitted = await start(
+            *(batcher.submit("me", worker.task, sized(name)) for name in "abcd")
+        )
         worker.released.set()
         assert await asyncio.gather(*submitted) == [["a!"], ["b!"], ["c!"], ["d!"]]
         assert worker.batches == [["a"], ["b", "c", "d"]]
@@ -71,7 +73,7 @@ def test_idle_streams_share_queued_rows() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(2, 10)
         worker.released.set()
-        results = await batcher.submit(worker.task, sized(*"abcde"))
+        results = await batcher.submit("me", worker.task, sized(*"abcde"))
         assert results == [f"{name}!" for name in "abcde"]
         assert worker.batches == [["a", "b", "c"], ["d", "e"]]
 
@@ -81,8 +83,8 @@ def test_idle_streams_share_queued_rows() -> None:
 def test_single_idle_stream_leaves_share_for_busy_stream() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(2, 10)
-        submitted = await start(*(batcher.submit(worker.task, sized(name)) for name in "ab"))
-        submitted += await start(batcher.submit(worker.task, sized(*"cdef")))
+        submitted = await start(*(batcher.submit("me", worker.task, sized(name)) for name in "ab"))
+        submitted += await start(batcher.submit("me", worker.task, sized(*"cdef")))
         worker.released.set()
         await asyncio.gather(*submitted)
         assert worker.batches[:3] == [["a"], ["b"], ["c", "d"]]
@@ -93,7 +95,7 @@ def test_single_idle_stream_leaves_share_for_busy_stream() -> None:
 def test_streams_run_batches_in_parallel() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(2, 10)
-        submitted = await start(*(batcher.submit(worker.task, sized(name)) for name in "abc"))
+        submitted = await start(*(batcher.submit("me", worker.task, sized(name)) for name in "abc"))
         assert worker.batches == [["a"], ["b"]]
         worker.released.set()
         await asyncio.gather(*submitted)
@@ -105,7 +107,7 @@ def test_rows_of_different_length_use_separate_batches() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(1, 10)
         rows = [("first", 9), ("short", 9), ("long", 90), ("short too", 12), ("longer", 120)]
-        submitted = await start(*(batcher.submit(worker.task, [row]) for row in rows))
+        submitted = await start(*(batcher.submit("me", worker.task, [row]) for row in rows))
         worker.released.set()
         await asyncio.gather(*submitted)
         assert worker.batches == [["first"], ["short", "short too"], ["long", "longer"]]
@@ -118,7 +120,7 @@ def test_batch_prefers_rows_of_most_similar_length() -> None:
         batcher = Batcher(1, 1e9)
         rows = [("first", 9), ("head", 20), *((str(number), 30) for number in range(40))]
         rows += [("near", 21), ("nearer", 20)]
-        submitted = await start(*(batcher.submit(worker.task, [row]) for row in rows))
+        submitted = await start(*(batcher.submit("me", worker.task, [row]) for row in rows))
         worker.released.set()
         await asyncio.gather(*submitted)
         assert worker.batches[1][:3] == ["head", "nearer", "near"]
@@ -133,7 +135,7 @@ def test_batch_contains_one_task() -> None:
         other = Task("other", worker.run)
         tasks = [worker.task, worker.task, other, worker.task]
         submitted = await start(
-            *(batcher.submit(task, sized(str(number))) for number, task in enumerate(tasks))
+            *(batcher.submit("me", task, sized(str(number))) for number, task in enumerate(tasks))
         )
         worker.released.set()
         await asyncio.gather(*submitted)
@@ -148,7 +150,7 @@ def test_batch_size_is_limited_in_rows_and_tokens(tokens: int) -> None:
         worker.released.set()
         rows = [str(number) for number in range(3 * MAX_ROWS)]
         batcher = Batcher(1, 1e9)
-        results = await batcher.submit(worker.task, sized(*rows, tokens=tokens))
+        results = await batcher.submit("me", worker.task, sized(*rows, tokens=tokens))
         assert results == [f"{row}!" for row in rows]
         largest = max(map(len, worker.batches))
         assert largest <= MAX_ROWS
@@ -161,7 +163,7 @@ def test_task_can_limit_rows_per_batch() -> None:
     async def scenario(worker: Worker) -> None:
         worker.released.set()
         task = Task("large", worker.run, max_rows=1)
-        assert await Batcher(1, 10).submit(task, sized("a", "b")) == ["a!", "b!"]
+        assert await Batcher(1, 10).submit("me", task, sized("a", "b")) == ["a!", "b!"]
         assert worker.batches == [["a"], ["b"]]
 
     run(scenario)
@@ -171,14 +173,14 @@ def test_failing_row_does_not_fail_other_rows() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(1, 10)
         submitted = await start(
-            *(batcher.submit(worker.task, sized(row)) for row in ("first", "a", "bad", "b"))
+            *(batcher.submit("me", worker.task, sized(row)) for row in ("first", "a", "bad", "b"))
         )
         worker.released.set()
         first, a, bad, b = await asyncio.gather(*submitted, return_exceptions=True)
         assert (first, a, b) == (["first!"], ["a!"], ["b!"])
         assert isinstance(bad, ValueError)
         assert worker.batches == [["first"], ["a", "bad", "b"], ["a"], ["bad"], ["b"]]
-        assert await batcher.submit(worker.task, sized("c")) == ["c!"]
+        assert await batcher.submit("me", worker.task, sized("c")) == ["c!"]
 
     run(scenario)
 
@@ -188,9 +190,9 @@ def test_unavailable_model_is_not_retried_row_by_row() -> None:
         worker.released.set()
         batcher = Batcher(1, 10)
         with pytest.raises(UnavailableError):
-            await batcher.submit(worker.task, sized("a", "down"))
+            await batcher.submit("me", worker.task, sized("a", "down"))
         assert worker.batches == [["a", "down"]]
-        assert await batcher.submit(worker.task, sized("b")) == ["b!"]
+        assert await batcher.submit("me", worker.task, sized("b")) == ["b!"]
 
     run(scenario)
 
@@ -199,7 +201,10 @@ def test_canceled_rows_are_dropped() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(1, 10)
         first, canceled, last = await start(
-            *(batcher.submit(worker.task, sized(row)) for row in ("first", "canceled", "last"))
+            *(
+                batcher.submit("me", worker.task, sized(row))
+                for row in ("first", "canceled", "last")
+            )
         )
         canceled.cancel()
         await asyncio.sleep(0)
@@ -215,13 +220,13 @@ def test_canceled_rows_do_not_count_as_backlog() -> None:
         batcher = Batcher(1, max_wait=1)
         worker.task.seconds_per_token = 0.1
         first, *canceled = await start(
-            *(batcher.submit(worker.task, sized(row)) for row in ("first", "a", "b"))
+            *(batcher.submit("me", worker.task, sized(row)) for row in ("first", "a", "b"))
         )
         for submission in canceled:
             submission.cancel()
         await asyncio.gather(*canceled, return_exceptions=True)
         assert batcher.backlog == 0
-        (another,) = await start(batcher.submit(worker.task, sized("c")))
+        (another,) = await start(batcher.submit("me", worker.task, sized("c")))
         worker.released.set()
         assert await asyncio.gather(first, another) == [["first!"], ["c!"]]
 
@@ -233,14 +238,62 @@ def test_long_queue_refuses_rows_until_it_is_shorter() -> None:
         batcher = Batcher(1, max_wait=1)
         worker.task.seconds_per_token = 0.1
         submitted = await start(
-            *(batcher.submit(worker.task, sized(row)) for row in ("first", "a", "b"))
+            *(batcher.submit("me", worker.task, sized(row)) for row in ("first", "a", "b"))
         )
         with pytest.raises(OverloadedError) as caught:
-            await batcher.submit(worker.task, sized("c"))
+            await batcher.submit("me", worker.task, sized("c"))
         assert caught.value.retry_after == pytest.approx(2)
         worker.released.set()
         await asyncio.gather(*submitted)
         assert batcher.backlog == 0
-        assert await batcher.submit(worker.task, sized("c")) == ["c!"]
+        assert await batcher.submit("me", worker.task, sized("c")) == ["c!"]
+
+    run(scenario)
+
+
+def test_client_with_few_rows_does_not_wait_for_all_rows_of_another() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, 1e9)
+        many = [f"many {number}" for number in range(10 * MAX_ROWS)]
+        submitted = await start(
+            batcher.submit("heavy", worker.task, sized(*many)),
+            batcher.submit("light", worker.task, sized("few", tokens=100)),
+        )
+        worker.released.set()
+        await asyncio.gather(*submitted)
+        assert ["few"] in worker.batches[:3]
+
+    run(scenario)
+
+
+def test_clients_share_batches_in_proportion_to_tokens() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, 1e9)
+        names = ("short", "long")
+        submitted = await start(
+            batcher.submit("a", worker.task, sized(*["short"] * 8 * MAX_ROWS, tokens=10)),
+            batcher.submit("b", worker.task, sized(*["long"] * 8 * MAX_ROWS, tokens=30)),
+        )
+        worker.released.set()
+        await asyncio.gather(*submitted)
+        half = worker.batches[: len(worker.batches) // 2]
+        short, long = (sum(batch.count(name) for batch in half) for name in names)
+        assert short == pytest.approx(3 * long, abs=6 * MAX_ROWS)
+
+    run(scenario)
+
+
+def test_full_queue_of_one_client_refuses_no_other_client() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, max_wait=1)
+        worker.task.seconds_per_token = 0.1
+        submitted = await start(
+            *(batcher.submit("heavy", worker.task, sized(row)) for row in ("first", "a", "b"))
+        )
+        with pytest.raises(OverloadedError):
+            await batcher.submit("heavy", worker.task, sized("c"))
+        submitted += await start(batcher.submit("light", worker.task, sized("d")))
+        worker.released.set()
+        assert await asyncio.gather(*submitted) == [["first!"], ["a!"], ["b!"], ["d!"]]
 
     run(scenario)

@@ -1,45 +1,30 @@
 """Parsing of forms."""
 
 import asyncio
-from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
 import pytest
 
-from app.engines.engine import Columns
-from app.models.batcher import Observer
-from app.models.model import Model
-from app.models.registry import ModelRegistry
 from app.server.application import create
-from app.server.libretranslate import MAX_FORM_FIELDS
-from app.server.metrics import Metrics
-from app.server.request_guard import RequestGuard
+from app.server.libretranslate import MAX_CONTENT_TYPE, MAX_FORM_FIELDS
 from app.settings import Settings
-from tests.app.fake_engine import FakeEngine
+from tests.app.fake_server import make_guard
 
 TEXT = "Zwei Männer & ein 犬"
 SETTINGS = Settings(models=(), backends=())
 
 
-class EchoEngine(FakeEngine):
-    """Returns the text as its translation."""
-
-    async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
-        return {**await super().call(signature, columns), "translation": list(columns["text"])}
-
-
 def post(content: bytes, content_type: str = "application/x-www-form-urlencoded") -> httpx.Response:
     async def send() -> httpx.Response:
-        models = ModelRegistry([Model("a", EchoEngine(), 5.0, 0, Observer())])
-        await models.start()
-        metrics = Metrics()
-        transport = httpx.ASGITransport(create(RequestGuard(SETTINGS, models, metrics), metrics))
+        guard, metrics = make_guard(SETTINGS)
+        await guard.models.start()
+        transport = httpx.ASGITransport(create(guard, metrics))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             response = await client.post(
                 "/translate", content=content, headers={"Content-Type": content_type}
             )
-        await models.close()
+        await guard.models.close()
         return response
 
     return asyncio.run(asyncio.wait_for(send(), 60))
@@ -59,14 +44,24 @@ def test_url_encoded_form_is_decoded_with_or_without_escapes(encoded: str, decod
     assert response.json() == {"translatedText": decoded}
 
 
-def test_multipart_form_is_decoded() -> None:
-    fields = {"q": TEXT, "source": "en", "target": "de"}
+def multipart(text: bytes) -> bytes:
+    fields = {b"q": text, b"source": b"en", b"target": b"de"}
     parts = [
-        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-        for name, value in fields.items()
+        b'--x\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % field
+        for field in fields.items()
     ]
-    response = post(f"{''.join(parts)}--x--\r\n".encode(), "multipart/form-data; boundary=x")
+    return b"".join(parts) + b"--x--\r\n"
+
+
+def test_multipart_form_is_decoded() -> None:
+    response = post(multipart(TEXT.encode()), "multipart/form-data; boundary=x")
     assert response.json() == {"translatedText": TEXT}
+
+
+def test_multipart_form_that_is_not_utf_8_is_refused() -> None:
+    response = post(multipart("Männer".encode("latin-1")), "multipart/form-data; boundary=x")
+    assert response.status_code == 400
+    assert "UTF-8" in response.json()["error"]
 
 
 def test_repeated_field_is_a_list() -> None:
@@ -90,3 +85,9 @@ def test_form_with_too_many_fields_is_refused() -> None:
 
 def test_form_size_is_limited_like_any_body() -> None:
     assert post(b"source=en&target=de&q=" + b"a" * SETTINGS.max_body_bytes).status_code == 413
+
+
+def test_long_content_type_is_refused() -> None:
+    response = post(multipart(b"a"), f"multipart/form-data; boundary=x; {'a=b;' * 10_000}")
+    assert response.status_code == 415
+    assert str(MAX_CONTENT_TYPE) in response.json()["error"]

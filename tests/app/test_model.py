@@ -68,9 +68,7 @@ def test_new_version_is_warmed_up_despite_full_queue() -> None:
         await model.check()
         engine.current_version = "2"
         engine.calls.clear()
-        requests = [
-            asyncio.create_task(model.translate(["word " * 50], "beam", 0)) for _ in range(9)
-        ]
+        requests = [asyncio.create_task(translate(model, "word " * 50)) for _ in range(9)]
         await asyncio.sleep(0)
         assert model.backlog > 0
         await model.check()
@@ -95,8 +93,10 @@ def test_reason_for_not_ready_is_logged_from_the_start(caplog: pytest.LogCapture
     assert states == ["info fails", "greedy fails"]
 
 
-async def translate(model: Model, text: str, mode: Mode = "beam", alternatives: int = 0) -> str:
-    (translation,) = await model.translate([text], mode, alternatives)
+async def translate(
+    model: Model, text: str, mode: Mode = "beam", alternatives: int = 0, client: str = "me"
+) -> str:
+    (translation,) = await model.translate(client, model.split([text], 99), mode, alternatives)
     return translation.text
 
 
@@ -126,11 +126,22 @@ def test_repeated_text_in_a_request_is_translated_once() -> None:
     async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()
         engine.calls.clear()
-        translations = await model.translate(["a", "a"], "beam", 0)
+        translations = await model.translate("me", model.split(["a", "a"], 99), "beam", 0)
         assert [translation.text for translation in translations] == ["serving_default 1"] * 2
         assert engine.calls == ["serving_default"]
 
     run(scenario)
+
+
+def test_cache_separates_clients() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        await model.check()
+        engine.calls.clear()
+        for client, calls in (("one", 1), ("another", 2), ("one", 2)):
+            await translate(model, "a", client=client)
+            assert len(engine.calls) == calls, client
+
+    run(scenario, cache_size=9)
 
 
 def test_cache_separates_search_modes() -> None:
@@ -174,9 +185,12 @@ def test_truncated_text_counts_with_maximum_length() -> None:
         await model.check()
         recorder.batches.clear()
         short, long = "word " * 20, "word " * 200
-        await model.translate([short, long], "beam", 0)
-        await model.align(Pair(f"{short}\n{long}", f"{long}\n{short}"))
-        await model.align(Pair("a\na", f"{long}\n{short}"))
+        await model.translate("me", model.split([short, long], 99), "beam", 0)
+        for pair in (
+            Pair(f"{short}\n{long}", f"{long}\n{short}"),
+            Pair("a\na", f"{long}\n{short}"),
+        ):
+            await model.align("me", pair, model.pair(pair, 99))
         assert recorder.batches == [("beam", 2, 1.0), ("align", 2, 1.0), ("align", 2, 1.0)]
 
     run(scenario, observer=recorder)

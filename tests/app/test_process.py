@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-import uvicorn
 
 from app.engines.engine import Columns
 from app.errors import UserError
@@ -16,9 +15,8 @@ from app.models.batcher import Observer
 from app.models.model import Model
 from app.models.registry import ModelRegistry
 from app.server import process
-from app.server.application import create
 from app.server.metrics import Metrics
-from app.server.process import Server, listen
+from app.server.process import create_server, listen
 from app.server.request_guard import RequestGuard
 from app.settings import Settings
 from tests.app.fake_engine import FakeEngine
@@ -27,11 +25,12 @@ LOCAL = Settings(models=(), backends=(), port=0)
 PATH = "/api/v1/translate"
 
 
-def test_accepted_connections_have_tcp_nodelay() -> None:
+def test_accepted_connections_have_options_of_the_listener() -> None:
     with listen(LOCAL) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
 
 
 def test_port_in_use_is_a_user_error() -> None:
@@ -75,7 +74,7 @@ def serve_until_sigterm(scenario: Callable[[RunningServer], Awaitable[None]]) ->
         engine, metrics = BlockableEngine(), Metrics()
         models = ModelRegistry([Model("a", engine, 5.0, 0, Observer())])
         guard = RequestGuard(LOCAL, models, metrics)
-        server = Server(uvicorn.Config(create(guard, metrics), log_config=None), guard)
+        server = create_server(guard, metrics)
         listener = listen(LOCAL)
         host, port = listener.getsockname()
         serving = asyncio.create_task(server.serve([listener]))

@@ -1,10 +1,10 @@
-"""The rate limit per client."""
+"""API keys and the rate limit per client."""
 
 import pytest
 from fastapi import Request
 
 from app.errors import ApiError
-from app.server.rate_limit import RateLimiter
+from app.server.rate_limit import MAX_WRONG_KEYS, RateLimiter
 from app.settings import Settings, key_digest
 
 
@@ -37,7 +37,7 @@ def request(host: str = "1.2.3.4", key: str | None = None) -> Request:
 def retry_after(limiter: RateLimiter, characters: int, **client: str) -> float | None:
     """Charge a client; return None if the characters are accepted."""
     try:
-        limiter.charge(request(**client), characters)
+        limiter.charge(limiter.client(request(**client)), characters)
     except ApiError as error:
         return error.retry_after if error.status == 429 else -1
     return None
@@ -89,3 +89,50 @@ def test_ipv6_network_is_one_client(limiter: RateLimiter) -> None:
     assert retry_after(limiter, 60, host="2001:db8:0:1::1") is None
     assert retry_after(limiter, 60, host="::ffff:1.2.3.4") is None
     assert retry_after(limiter, 1, host="::ffff:1.2.3.5") is None
+
+
+def test_refused_request_can_leave_the_client_in_debt(
+    limiter: RateLimiter, clock: FakeClock
+) -> None:
+    limiter.check_debt("1.2.3.4")
+    for _ in range(9):
+        limiter.charge_refused("1.2.3.4", 120_000)
+    with pytest.raises(ApiError) as caught:
+        limiter.check_debt("1.2.3.4")
+    assert (caught.value.status, caught.value.retry_after) == (429, pytest.approx(60))
+    limiter.check_debt("4.3.2.1")
+    clock.now += 60
+    limiter.check_debt("1.2.3.4")
+    assert retry_after(limiter, 30) == pytest.approx(30)
+    clock.now += 60
+    assert retry_after(limiter, 60) is None
+
+
+def status_of_key(limiter: RateLimiter, key: str, host: str = "1.2.3.4") -> int:
+    try:
+        limiter.check_key(request(host, key))
+    except ApiError as error:
+        return error.status
+    return 200
+
+
+def test_wrong_keys_of_an_address_are_limited(limiter: RateLimiter, clock: FakeClock) -> None:
+    for number in range(MAX_WRONG_KEYS):
+        assert status_of_key(limiter, f"guess {number}") == 401
+    assert status_of_key(limiter, "another guess") == 429
+    assert status_of_key(limiter, "one") == 429  # otherwise the guesses would go on
+    assert status_of_key(limiter, "one", host="4.3.2.1") == 200
+    clock.now += 61
+    assert status_of_key(limiter, "one") == 200
+
+
+def test_repeated_wrong_key_locks_nobody_out(limiter: RateLimiter) -> None:
+    for _ in range(3 * MAX_WRONG_KEYS):
+        assert status_of_key(limiter, "an old key") == 401
+    assert status_of_key(limiter, "one") == 200
+
+
+def test_missing_key_is_not_a_guess(limiter: RateLimiter) -> None:
+    for _ in range(3 * MAX_WRONG_KEYS):
+        assert status_of_key(limiter, "") == 401
+    assert status_of_key(limiter, "one") == 200

@@ -1,6 +1,7 @@
 import pytest
 
 from app.engines.engine import Alternative, Pair, Translation
+from app.text import sentences
 from app.text.sentences import join_translations, pair_sentences, split_lines, split_sentences
 
 TEXTS = [
@@ -30,6 +31,21 @@ def test_sentences_cover_the_text_except_white_space(text: str, language: str) -
         assert span.of(text) == span.of(text).strip() != ""
         rest = rest[: span.start] + rest[span.end :]
     assert rest.strip() == ""
+
+
+def test_splitting_stops_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    segmented = []
+    segment = sentences.sentencex.segment
+
+    def record(language: str, line: str) -> list[str]:
+        segmented.append(line)
+        return segment(language, line)
+
+    monkeypatch.setattr(sentences.sentencex, "segment", record)
+    text = "It is. He was.\n" * 99
+    assert len(split_sentences(text, "en", 5)) == 5
+    assert len(pair_sentences(Pair(text, text), "en", "de", 5)) == 2 * 5
+    assert len(segmented) == 3 + 2 * 5
 
 
 def test_line_break_ends_a_sentence() -> None:

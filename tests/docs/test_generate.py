@@ -39,7 +39,7 @@ def test_all_commands_are_listed() -> None:
         ({"type": "number", "minimum": 0, "exclusiveMaximum": 1}, "number (0 or more, below 1)"),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string or `null`"),
         ({"type": "array", "items": {"enum": ["a", "b"]}}, "list of `a`, `b`"),
-        ({"$ref": "#/components/schemas/app__server__x__Y"}, "[x.Y](#xy)"),
+        ({"$ref": "#/components/schemas/Token"}, "[Token](#token)"),
     ],
 )
 def test_schema_is_described(schema: dict[str, object], words: str) -> None:

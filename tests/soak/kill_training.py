@@ -174,7 +174,7 @@ def _wait_for_phase(process: Process, run: Run, phase: str, generator: random.Ra
     checkpoints = generator.randint(*NEW_CHECKPOINTS)
     _wait(process, lambda: has_written(checkpoints))
     if phase == "saving":
-        _wait(process, lambda: bool(_temporary_files(run)))
+        _wait(process, lambda: bool(temporary_files(run)))
     time.sleep(generator.uniform(0, SAVE_SECONDS if phase == "saving" else STEP_SECONDS))
 
 
@@ -193,7 +193,7 @@ def _newest_step(run: Run) -> int:
     return int(newest.name) if newest else 0
 
 
-def _temporary_files(run: Run) -> list[str]:
+def temporary_files(run: Run) -> list[str]:
     """Return the unfinished files and folders of `atomic_path`."""
     # Not rglob: it fails on folders that the training process removes in the meantime.
     paths = [*run.path.glob(TEMPORARY), *run.path.glob(f"*/{TEMPORARY}")]
@@ -211,7 +211,7 @@ def _checkpoints(run: Run) -> dict[str, list[int]]:
 def _read_state(run: Run) -> dict[str, list[Any]]:
     """Return event files, temporary files and checkpoints of a run."""
     events = sorted(run.logs.glob("*"))
-    return {"events": events, "temporary": _temporary_files(run), **_checkpoints(run)}
+    return {"events": events, "temporary": temporary_files(run), **_checkpoints(run)}
 
 
 def _describe_kill(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> dict[str, Any]:
@@ -277,14 +277,14 @@ def _compare(uninterrupted: Run, killed: Run, steps: int) -> bool:
     )
     losses = dict(expected)
     different = sorted({step for step, loss in found if losses.get(step) != loss})
-    validations, repeated = _validations(uninterrupted), _validations(killed)
+    validated, repeated = validations(uninterrupted), validations(killed)
     same = {
         "steps": sorted(losses) == list(range(1, steps + 1)) and not different,
         "averaged": _weights(uninterrupted.averaged) == _weights(killed.averaged),
         "best": _weights(uninterrupted.best) == _weights(killed.best),
-        "validations": validations == list(dict.fromkeys(repeated)),
+        "validations": validated == list(dict.fromkeys(repeated)),
         "summary": _summary(uninterrupted) == _summary(killed),
-        "no_temporary_files": not _temporary_files(killed),
+        "no_temporary_files": not temporary_files(killed),
     }
     _print(
         "compare",
@@ -292,8 +292,8 @@ def _compare(uninterrupted: Run, killed: Run, steps: int) -> bool:
         compared=len(found),
         distinct=len(dict(found)),
         different=different,
-        validations=len(validations),
-        repeated_validations=len(repeated) - len(validations),
+        validations=len(validated),
+        repeated_validations=len(repeated) - len(validated),
         same=same,
     )
     return all(same.values())
@@ -306,9 +306,10 @@ def _weights(checkpoints: CheckpointFolder) -> tuple[str, bytes]:
     return newest.name, (newest / WEIGHTS).read_bytes()
 
 
-def _validations(run: Run) -> list[str]:
+def validations(run: Run) -> list[str]:
     """Return the lines of all validations. A validation that was repeated has two lines."""
-    return (run.path / "validations.jsonl").read_text().splitlines()
+    path = run.path / "validations.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def _summary(run: Run) -> dict[str, Any]:

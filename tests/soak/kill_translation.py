@@ -35,7 +35,7 @@ from absl import flags
 from benchmarks.measurement import read_sentences
 from tfnmt.cli import run_command
 from tfnmt.errors import UsageError, UserError
-from tfnmt.runtime.files import ResumableFile
+from tfnmt.runtime.resumable_file import ResumableFile
 
 SAMPLE = 1000
 """Number of random lines to compare."""
@@ -94,7 +94,7 @@ def main(values: Any, positional: list[str]) -> None:
         folder = Path(values.work_dir or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         generator = random.Random(values.seed)
-        lines = list(islice(_variants(read_sentences(values.input), generator), values.lines))
+        lines = list(islice(variants(read_sentences(values.input), generator), values.lines))
         command = [sys.executable, "-m", "tfnmt.translate", f"--model={values.model}"]
         if values.beam_size:
             command.append(f"--beam_size={values.beam_size}")
@@ -104,7 +104,7 @@ def main(values: Any, positional: list[str]) -> None:
             sys.exit(1)
 
 
-def _variants(lines: list[str], generator: random.Random) -> Iterator[str]:
+def variants(lines: list[str], generator: random.Random) -> Iterator[str]:
     """Yield the lines unchanged, then endless variants of them."""
     yield from lines
     for line in cycle(lines):
@@ -247,7 +247,8 @@ def _compare(
         for number, line in zip(sample, expected, strict=True)
         if number >= len(content) or content[number] != line
     ]
-    left = sorted(path.name for path in folder.iterdir() if path.name.startswith(".out"))
+    left = sorted(path.name for path in folder.iterdir() if path.name.startswith(".out."))
+    left.remove(".out.job")  # records what the output was made with
     _print(
         "compare",
         lines=len(lines),

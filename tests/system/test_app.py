@@ -188,7 +188,7 @@ BAD = {
     "too long": ({"text": SECRET * 1000}, 422),
     "too many": ({"text": [SECRET] * 65}, 422),
     "a list": ([SECRET], 422),
-    "an unpaired surrogate": (b'{"text": "\\ud800 Xylophonquark"}', 422),
+    "an unpaired surrogate": (b'{"text": "\\ud800 Xylophonquark"}', 400),
     "not JSON": (b"{Xylophonquark", 400),
     "not UTF-8": (b'{"text": "\xff\xfe"}', 400),
     "deep nesting": (b'{"text": ' + b"[" * 100_000, 400),

@@ -25,7 +25,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "train.en", tmp_path / "val"
 
 
-@pytest.mark.slow
 def test_distillation_trains_a_student_on_the_translations_of_its_teacher(
     call: Call, tiny_run: Path, files: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ here (`<!-- not run: reason -->`) are only checked for valid flags, in tests/doc
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -51,7 +51,7 @@ PYTHON = """\
 case "$2" in
 tfnmt.train | tfnmt.prepare) set -- "$@" {settings} ;;
 tfnmt.translate) set -- "$@" --prefix=Der ;;
-app) set -- "$@" --port=8080 ;;
+app) set -- "$@" --port=0 ;;
 esac
 exec "{python}" "$@"
 """
@@ -63,7 +63,8 @@ class Clone:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.port = _free_port()
+        self.port = 0
+        """Port of the application that was started last."""
         for name in ("tfnmt", "app", "configs"):
             shutil.copytree(ROOT / name, path / name)
         shutil.copy(ROOT / "pyproject.toml", path)
@@ -86,8 +87,8 @@ class Clone:
                     self._shorten()
         finally:
             for process in running:
-                process.terminate()
-                process.wait(60)
+                with process:  # closes its output and waits
+                    process.terminate()
 
     def _run(self, text: str) -> None:
         shell = self._shell(text)
@@ -95,7 +96,10 @@ class Clone:
         assert done.returncode == 0, f"{text}\n{done.stdout}"
 
     def _serve(self, text: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(**self._shell(f"exec {text}"))
+        process = subprocess.Popen(**self._shell(f"exec {text}"), stdout=subprocess.PIPE)
+        line = process.stdout.readline()
+        assert line, text
+        self.port = urlsplit(line.removeprefix("app: ").strip()).port
         end = time.monotonic() + 200
         while not self._is_ready():
             assert process.poll() is None, text
@@ -121,7 +125,7 @@ class Clone:
         }
 
     def _moved(self, text: str) -> str:
-        """Replace the port of the pages, which may be in use."""
+        """Replace the port of the pages by that of the application."""
         return text.replace("8080", str(self.port))
 
     def _shorten(self) -> None:
@@ -129,12 +133,6 @@ class Clone:
             for path in self.path.glob(f"{name}.??"):
                 lines = path.read_text(encoding="utf-8").splitlines()
                 path.write_text(_text(lines[:count]), encoding="utf-8")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _text(lines: Iterable[str]) -> str:
@@ -160,14 +158,12 @@ def test_other_how_to_pages_say_why_they_are_not_run() -> None:
         assert all(block.not_run for block in found), page
 
 
-@pytest.mark.slow
 def test_tutorial_goes_from_text_to_a_served_translation(clone: Clone) -> None:
     clone.follow("get-started/tutorial")
     assert len((clone.path / "test.out").read_text().splitlines()) == LINES["test"]
     assert (clone.path / "export" / "models" / "en_de" / "1" / "saved_model.pb").is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", OUTPUTS)
 def test_page_commands_run_after_the_tutorial(
     clone: Clone, page: str, tiny_run: Path, tiny_export: Path
@@ -185,7 +181,6 @@ def test_page_commands_run_after_the_tutorial(
     assert (clone.path / OUTPUTS[page]).exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PLOTS)
 def test_page_about_the_model_writes_its_file(clone: Clone, page: str) -> None:
     clone.follow(page)

@@ -11,7 +11,6 @@ from tfnmt import evaluate, train
 Call = Callable[..., None]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("dataset", "bleu"), [("copy", 99), ("reverse", 97)])
 def test_training_learns_to_copy_and_to_reverse(
     call: Call, tmp_path: Path, dataset: str, bleu: float

@@ -55,7 +55,10 @@ PAIR = {"source_tokens": list, "target_tokens": list, "source_length": int, "tar
 SIGNATURES = {
     "serving_default": (("text",), TRANSLATION),
     "greedy": (("text",), TRANSLATION),
-    "nbest": (("text",), {"translations": list, "scores": list, "truncated": bool}),
+    "nbest": (
+        ("text",),
+        {"translations": list, "scores": list, "tokens": list, "truncated": bool},
+    ),
     "align": (("text", "translation"), {**PAIR, "attention": list, "token_log_probs": list}),
     "attention": (
         ("text", "translation"),
@@ -280,7 +283,6 @@ def test_predict_accepts_bytes_that_are_not_utf8(server: Server) -> None:
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_served_results_equal_those_of_the_export(server: Server, tiny_export: Path) -> None:
     import tensorflow_text  # noqa: F401  registers its operations
 
@@ -466,7 +468,7 @@ def documents(text: str) -> Iterator[Any]:
 CLIENT_NAMES = [
     "rest_client",
     "curl_client",
-    pytest.param("grpc_client", marks=[needs_grpc, pytest.mark.slow]),  # it imports TensorFlow
+    pytest.param("grpc_client", marks=needs_grpc),
 ]
 
 
@@ -592,7 +594,41 @@ def test_rest_client_stops_quietly_if_its_output_is_closed() -> None:
         assert done.stderr == ""
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirections", "code", "output"),
+    [
+        ("<&-", 0, "done\n"),
+        ("2>&-", 0, "done\n"),
+        ("2>/dev/full", 0, "done\n"),
+        (">&-", 1, ""),
+        (">/dev/full", 1, ""),
+        ("<&- >&- 2>&-", 1, ""),
+    ],
+)
+def test_rest_client_reports_a_stream_that_it_cannot_use(
+    redirections: str, code: int, output: str
+) -> None:
+    with BusyServer(refusals=0) as server:
+        client = f"{sys.executable} {CLIENTS / 'rest.py'} --url={server.address.url} a"
+        done = run_client("bash", "-c", f"{client} {redirections}")
+    assert (done.returncode, done.stdout) == (code, output)
+    assert len(done.stderr.splitlines()) <= code
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("script", ["rest.py", "grpc_client.py"])
+@pytest.mark.parametrize(
+    ("redirections", "stream"), [("<&-", "stdin"), (">&-", "stdout"), ("<&- >&-", "stdout")]
+)
+def test_client_without_a_necessary_stream_stops_before_the_request(
+    script: str, redirections: str, stream: str
+) -> None:
+    done = run_client("bash", "-c", f"{sys.executable} {CLIENTS / script} {redirections}")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{script}: {stream}: closed; ")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("client", CLIENT_NAMES, indirect=True)
 def test_client_fails_if_there_is_no_server(client: Callable[..., Any]) -> None:
     done = client(Server("http://127.0.0.1:9/v1/models/demo", "127.0.0.1:9"), "a")
@@ -641,7 +677,6 @@ def test_grpc_client_retries_if_the_server_is_busy(code: str, attempts: int) -> 
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_stub_server_ends_requests_after_the_time_limit(tiny_export: Path) -> None:
     flags = ("--rest_api_timeout_in_ms=1", "--enable_model_warmup=false")
     with stub_server(tiny_export, *flags) as server:
@@ -653,7 +688,6 @@ def test_stub_server_ends_requests_after_the_time_limit(tiny_export: Path) -> No
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_hostile_texts_do_not_break_the_server_or_fill_its_memory(tiny_export: Path) -> None:
     with stub_server(tiny_export) as started:
         done = subprocess.run(
@@ -677,7 +711,6 @@ def test_hostile_texts_do_not_break_the_server_or_fill_its_memory(tiny_export: P
 
 
 @needs_stub_server
-@pytest.mark.slow
 def test_serving_benchmark_reports_throughput_and_latency(server: Server) -> None:
     done = subprocess.run(
         [

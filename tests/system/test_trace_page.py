@@ -10,8 +10,6 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tfnmt import trace
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def path(call: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:

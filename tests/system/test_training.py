@@ -77,7 +77,7 @@ def float_losses(folder: Folder) -> list[float]:
 # --- Several devices ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, 4])
 def test_several_devices_make_the_20_steps_of_one(
     start: Start, call: Callable[..., None], tmp_path: Path, count: int
 ) -> None:
@@ -93,7 +93,6 @@ def test_several_devices_make_the_20_steps_of_one(
     np.testing.assert_allclose(weights(several.run), weights(one.run), atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1)])
 def test_run_can_be_resumed_with_more_or_fewer_devices(
     start: Start, tmp_path: Path, first: int, then: int
@@ -112,7 +111,6 @@ def test_run_can_be_resumed_with_more_or_fewer_devices(
 # --- Interrupted and resumed ----------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "first"),
     [
@@ -150,7 +148,6 @@ def test_killed_and_resumed_run_equals_an_uninterrupted_one(
     np.testing.assert_array_equal(weights(killed.run), weights(uninterrupted.run))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ema_decay", [None, 0.9])
 def test_finished_run_with_a_later_end_equals_an_uninterrupted_one(
     start: Start, tmp_path: Path, ema_decay: float | None
@@ -169,8 +166,7 @@ def test_finished_run_with_a_later_end_equals_an_uninterrupted_one(
     assert "training has finished" in finish(start(extended, **settings))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_saves_a_checkpoint_and_reports_how_to_resume(
     start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -185,7 +181,6 @@ def test_signal_saves_a_checkpoint_and_reports_how_to_resume(
     assert not folder.run.finished
 
 
-@pytest.mark.slow
 def test_finished_run_is_reported_and_a_different_configuration_is_refused(
     start: Start, tmp_path: Path
 ) -> None:
@@ -205,7 +200,6 @@ def test_finished_run_is_reported_and_a_different_configuration_is_refused(
 # --- Damaged and full disks -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_damaged_checkpoint_is_reported_and_the_previous_one_resumed(
     start: Start, tmp_path: Path
 ) -> None:
@@ -226,7 +220,6 @@ def test_damaged_checkpoint_is_reported_and_the_previous_one_resumed(
     assert min(folder.losses()) == int(previous.name) + 1
 
 
-@pytest.mark.slow
 def test_full_disk_keeps_the_last_complete_checkpoint(start: Start, tmp_path: Path) -> None:
     """A limit of the file size has the effect of a full disk."""
     folder = Folder(tmp_path)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tfnmt.data.corpora.toy import grammar
-from tfnmt.runtime.files import ResumableFile
+from tfnmt.runtime.resumable_file import ResumableFile
 
 TIMEOUT = 300
 LINES = 5000
@@ -21,8 +21,6 @@ LINES = 5000
 
 Process = subprocess.Popen[bytes]
 Start = Callable[..., Process]
-
-pytestmark = pytest.mark.slow  # each test starts TensorFlow
 
 
 @pytest.fixture
@@ -96,24 +94,39 @@ def test_killed_and_resumed_translation_equals_an_uninterrupted_one(
     lines = done.count(b"\n", 0, third)
     assert f"{killed.path}: resuming after line {lines:,}\n" in errors.decode()
     assert killed.path.read_bytes() == uninterrupted.path.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "killed", "whole"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".killed.job", ".whole.job", "in", "killed", "whole"]
 
 
-def test_ctrl_c_keeps_the_finished_lines_and_exits_with_130(
-    start: Start, long_file: Path, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_keeps_the_finished_lines(
+    start: Start, long_file: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     file = ResumableFile(tmp_path / "out")
     process = start(f"--input={long_file}", f"--output={file.path}")
     wait_for_lines(process, file)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     *lines, last = errors.decode().splitlines()
     assert any(str(file.partial) in line and "--resume" in line for line in lines)
     assert last == "tfnmt: interrupted"
     assert file.partial.read_bytes().endswith(b"\n")
     assert file.job_path.exists()
     assert not file.path.exists()
+
+
+def test_file_is_translated_without_standard_streams(
+    tiny_run: Path, long_file: Path, tmp_path: Path
+) -> None:
+    lines = long_file.read_text().splitlines()[:20]
+    long_file.write_text("".join(f"{line}\n" for line in lines))
+    flags = f"--model={tiny_run} --beam_size=1 --input={long_file} --output={tmp_path / 'out'}"
+    command = f"{sys.executable} -m tfnmt.translate {flags}"
+    done = subprocess.run(["bash", "-c", f"{command} <&- >&- 2>&-"], timeout=TIMEOUT)
+    assert done.returncode == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == len(lines)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
 # --- Streams --------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@ import sysconfig
 import venv
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = {
     "data.max_pairs": 400,
@@ -23,7 +21,6 @@ SETTINGS = {
 }
 
 
-@pytest.mark.slow
 def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None:
     def run(*command: object, cwd: Path = tmp_path, **environment: str) -> str:
         done = subprocess.run(

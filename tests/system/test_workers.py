@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,6 @@ from tfnmt.runs.run import Run
 Start = Callable[..., Process]
 Workers = Callable[..., list[Process]]
 
-pytestmark = pytest.mark.slow  # each test starts TensorFlow several times
-
 
 @pytest.fixture
 def start() -> Iterator[Start]:
@@ -42,32 +41,36 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def workers(start: Start) -> Workers:
+def reserved_ports() -> Iterator[list[int]]:
+    """Two ports that no other process gets. A socket that does not listen is bound to each."""
+    with ExitStack() as sockets:
+        held = [sockets.enter_context(socket.socket()) for _ in range(2)]
+        for each in held:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, True)
+            each.bind(("127.0.0.1", 0))
+        yield [each.getsockname()[1] for each in held]
+
+
+@pytest.fixture
+def workers(start: Start, reserved_ports: list[int]) -> Workers:
     """Start two workers. The first one is the chief."""
 
     def start_workers(run: Path, **changes: object) -> list[Process]:
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        addresses = [f"127.0.0.1:{port}" for port in reserved_ports]
         tasks = [{"type": "worker", "index": index} for index in range(2)]
         return [
             start(
                 run,
-                {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})},
+                {
+                    "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task}),
+                    "TF_GRPC_REUSE_PORT": "1",
+                },
                 **changes,
             )
             for task in tasks
         ]
 
     return start_workers
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def wait_for_checkpoint(run: Path, process: Process) -> None:
@@ -117,12 +120,23 @@ def test_killed_worker_ends_the_other_one_with_a_one_line_error(
     pytest.fail("training did not resume")
 
 
+@pytest.mark.parametrize("receiver", [0, 1])
 def test_sigterm_to_one_worker_stops_both_after_the_same_step(
+    workers: Workers, tmp_path: Path, receiver: int
+) -> None:
+    both = workers(tmp_path / "run", **ENDLESS)
+    wait_for_checkpoint(tmp_path / "run", both[0])
+    both[receiver].send_signal(signal.SIGTERM)
+    for process in both:
+        assert "stopped and saved" in finish(process, code=128 + signal.SIGTERM)
+    assert not Run(tmp_path / "run").finished
+
+
+def test_end_without_improvement_is_no_signal_to_the_other_worker(
     workers: Workers, tmp_path: Path
 ) -> None:
-    chief, other = workers(tmp_path / "run", **ENDLESS)
-    wait_for_checkpoint(tmp_path / "run", chief)
-    other.send_signal(signal.SIGTERM)
-    assert "stopped and saved" in finish(other, code=128 + signal.SIGTERM)
-    assert "stopped and saved" in finish(chief, code=128 + signal.SIGTERM)
-    assert not Run(tmp_path / "run").finished
+    """Only the chief validates, so only the chief knows that patience has ended."""
+    limits = {"training__validation_steps": 1, "training__patience": 1}
+    for process in workers(tmp_path / "run", **(ENDLESS | limits)):
+        assert "tfnmt: done" in finish(process)
+    assert Run(tmp_path / "run").finished

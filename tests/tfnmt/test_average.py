@@ -9,6 +9,7 @@ import pytest
 
 from tfnmt import average
 from tfnmt.errors import UsageError, UserError
+from tfnmt.runs.checkpoints import averaged_steps
 from tfnmt.runs.run import Run
 
 Call = Callable[..., None]
@@ -39,6 +40,7 @@ def test_average_of_the_last_checkpoints(call: Call, run: Run) -> None:
     call(average, f"--model={run.path}", "--last=2")
     expected = np.mean([weights(path / "model.weights.h5") for path in paths], axis=0)
     np.testing.assert_allclose(weights(run.weights()), expected, atol=1e-7)
+    assert averaged_steps(run.weights().parent) == [6, 12]
 
 
 def test_best_checkpoint_has_the_best_bleu(call: Call, run: Run) -> None:

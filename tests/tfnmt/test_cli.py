@@ -2,6 +2,7 @@ import copy
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from absl import flags
 import tfnmt
 from tfnmt.cli import (
     Main,
+    decoding_changes,
     define_data_dir,
     define_decoding,
     read_data,
@@ -20,6 +22,7 @@ from tfnmt.cli import (
     reused_tokenizer,
     run_command,
 )
+from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.errors import UsageError, UserError
 from tfnmt.prepare import FLAGS
 from tfnmt.runs.run import Run
@@ -117,6 +120,17 @@ def test_invalid_value_is_a_usage_error(capsys: pytest.CaptureFixture[str], argu
     assert line.endswith("; see --help\n")
 
 
+@pytest.mark.parametrize("value", ["many", "source+", "-5", "1.5", "9" * 5000])
+def test_invalid_max_length_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        print(decoding_changes(values))
+
+    assert exit_code(main, f"--max_length={value}") == 2
+    assert stderr_only(capsys).startswith(f"tfnmt: --max_length={value}: not a number or source+N")
+
+
 def test_flag_without_value_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(echo, "--model") == 2
     assert "--model" in stderr_only(capsys)
@@ -150,6 +164,19 @@ def test_other_error_keeps_its_traceback() -> None:
         run_command(main, make_flags(), USAGE, [])
 
 
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENAMETOOLONG, "check the path"), (errno.ENOSPC, "free disk")]
+)
+def test_failure_of_the_file_system_names_the_file(
+    capsys: pytest.CaptureFixture[str], number: int, advice: str
+) -> None:
+    def main(values: Any, positional: list[str]) -> None:
+        raise OSError(number, os.strerror(number), "my.en")
+
+    assert exit_code(main) == 1
+    assert stderr_only(capsys).startswith(f"tfnmt: my.en: {os.strerror(number)}; {advice}")
+
+
 def test_exit_code_of_main_is_kept() -> None:
     def main(values: Any, positional: list[str]) -> None:
         sys.exit(143)
@@ -163,6 +190,51 @@ def test_interrupt_exits_with_the_code_of_the_signal(capsys: pytest.CaptureFixtu
 
     assert exit_code(main) == 130
     assert stderr_only(capsys) == "tfnmt: interrupted\n"
+
+
+WAITING = """
+import signal
+from absl import flags
+from tfnmt.cli import run_command
+
+def main(values, positional):
+    try:
+        print("waiting", flush=True)
+        signal.pause()
+    finally:
+        print("cleaned up")
+
+run_command(main, flags.FlagValues(), "Waits for a signal.")
+"""
+
+
+def start_waiting(*prefix: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-c", WAITING],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_a_command_with_its_clean_up(number: signal.Signals) -> None:
+    process = start_waiting()
+    process.send_signal(number)
+    assert process.communicate() == ("cleaned up\n", "tfnmt: interrupted\n")
+    assert process.returncode == 128 + number
+
+
+def test_signal_that_nohup_ignores_is_ignored() -> None:
+    process = start_waiting("nohup")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate()[0] == "cleaned up\n"
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("text", ["-5", "--model=x", "--help", "--helpshort", "- no", "--"])
@@ -227,7 +299,7 @@ def test_full_disk_is_reported(tmp_path: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = run_script(tmp_path, *arguments, stdout=full.fileno())
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("tfnmt: No space left on device; ")
+    assert done.stderr.startswith("tfnmt: stdout: No space left on device; ")
 
 
 def test_output_before_a_full_disk_is_kept(
@@ -287,15 +359,106 @@ def test_custom_data_replaces_the_corpus_of_the_preset(data_folder: Path) -> Non
 
 def test_train_accepts_several_files_and_makes_paths_absolute(data_folder: Path) -> None:
     names = ("my.en", "my.de", "more.tmx", "folder")
+    (data_folder / "folder").mkdir()
     languages = ("--source=en", "--target=de")
     config = resolve_config(parsed(f"--train={','.join(names)}", "--val=dev.tsv", *languages))
     assert config.data.train == tuple(str(data_folder / name) for name in names)
     assert config.data.val == (str(data_folder / "dev.tsv"),)
 
 
+def test_symbolic_links_keep_their_names(data_folder: Path) -> None:
+    """Data set caches contain links to files whose names are checksums."""
+    (data_folder / "links").mkdir()
+    for language, blob in (("en", "0a1b"), ("de", "9c8d")):
+        (data_folder / f"my.{language}").rename(data_folder / blob)
+        (data_folder / "links" / f"my.{language}").symlink_to(data_folder / blob)
+    languages = ("--source=en", "--target=de")
+    config = resolve_config(parsed("--train=links/my.de,links/my.en", *languages))
+    links = data_folder / "links"
+    assert config.data.train == (str(links / "my.de"), str(links / "my.en"))
+    corpus = open_corpus(config.data, 1, data_folder)
+    pairs = {*corpus.pairs("train"), *corpus.pairs("val")}
+    assert pairs == {(f"en {number}", f"de {number}") for number in range(200)}
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("my.en", "my.en"),
+        ("inner/../my.en", "my.en"),
+        ("link/my.en", "inner/my.en"),
+        ("link", "link"),
+        ("link/", "link"),
+        ("link/..", "."),
+        (".", "."),
+        ("link/.", "inner"),
+        ("loop/my.en", "loop/my.en"),
+    ],
+)
+def test_paths_to_one_file_are_equal(data_folder: Path, name: str, path: str) -> None:
+    (data_folder / "inner").mkdir()
+    (data_folder / "link").symlink_to("inner")
+    (data_folder / "loop").symlink_to("loop")
+    config = resolve_config(parsed("--train=my.en,my.de", f"--val={name}"))
+    assert config.data.val == (str(data_folder / path),)
+
+
+def test_names_with_commas_are_quoted(data_folder: Path) -> None:
+    for language in ("en", "de"):
+        (data_folder / f"my.{language}").rename(data_folder / f"one, two.{language}")
+    config = resolve_config(parsed('--train="one, two.en","one, two.de"'))
+    assert (config.data.source, config.data.target) == ("en", "de")
+    corpus = open_corpus(config.data, 1, data_folder)
+    pairs = {*corpus.pairs("train"), *corpus.pairs("val")}
+    assert pairs == {(f"en {number}", f"de {number}") for number in range(200)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "languages"),
+    [
+        (["--train=my.en,my.de", "--source=de"], ("de", "en")),
+        (["--train=my.en,my.de", "--target=en"], ("de", "en")),
+        (["--train=my.de,my.en", "--source=en", "--target=de"], ("en", "de")),
+        (["--dataset=toy", "--train=my.tsv", "--source=fr"], ("fr", "de")),
+    ],
+)
+def test_given_languages_are_completed(
+    data_folder: Path, arguments: list[str], languages: tuple[str, str]
+) -> None:
+    data = resolve_config(parsed(*arguments)).data
+    assert (data.source, data.target) == languages
+
+
+@pytest.mark.parametrize("key", ["train", "val"])
+def test_files_in_other_languages_are_refused(data_folder: Path, key: str) -> None:
+    files = {"train": "my.en,my.de", "val": "my.en,my.de"} | {key: "my.en,my.fr"}
+    flags = [f"--{name}={value}" for name, value in files.items()]
+    with pytest.raises(UsageError, match=rf"{data_folder}/my\.en, {data_folder}/my\.fr: "):
+        read_with(*flags, "--source=en", "--target=de")
+    assert not (data_folder / "cache").exists()
+
+
+def test_source_language_that_no_file_has_is_refused(data_folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"my\.en, .*my\.de: .* fr and de"):
+        read_with("--source=fr")
+
+
+@pytest.mark.parametrize("files", ["my.en,,my.de", "my.en,my.de,", ","])
+def test_empty_file_name_is_refused(data_folder: Path, files: str) -> None:
+    languages = ("--source=en", "--target=de")
+    with pytest.raises(UsageError, match="an empty file name"):
+        read_with(f"--train={files}", *languages)
+    with pytest.raises(UsageError, match="an empty file name"):
+        read_with(f"--val={files}", *languages)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--train=my.en"], "my.en: .*the second aligned file is missing;"),
+        (["--train=my.txt,my2.txt"], "--source and --target: missing;.* my.txt,my2.txt "),
+        (["--dataset=toy", "--train="], "data.train: "),
+        (["--train=/dev/null,my.de"], "/dev/null: "),
         ([], "--dataset: missing;"),
         (["--dataset=toy", "--config=my.yaml"], "--dataset and --config: "),
         (["--train=my.tsv"], "--source and --target: missing;"),

@@ -366,6 +366,11 @@ def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         read_tree(path)
 
 
+def test_endless_file_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^/dev/zero: too long"):
+        read_tree(Path("/dev/zero"))
+
+
 @pytest.mark.parametrize("name", ["none.yaml", "."])
 def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="; choose a YAML file") as caught:
@@ -424,11 +429,36 @@ def test_paper_presets_have_the_values_of_the_paper(name: str, values: dict[str,
     assert {key: preset[key] for key in values} == values
 
 
-def test_max_translation_length_includes_min_length_and_eos() -> None:
+def test_max_translation_length_is_the_limit_of_the_longest_source() -> None:
     limits = {"max_source_length": 20, "max_extra_length": 10}
-    for changes, expected in ({}, 30), ({"max_length": 7}, 7), ({"min_length": 40}, 41):
+    for changes, expected in ({}, 30), ({"max_length": 7}, 7), ({"min_length": 29}, 30):
         decoding = build_config({"decoding": limits | changes}).decoding
         assert decoding.max_translation_length == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "limit"),
+    [
+        ("beam_size", 1000),
+        ("max_source_length", 100_000),
+        ("max_extra_length", 100_000),
+        ("max_length", 100_000),
+        ("no_repeat_ngram", 100),
+    ],
+)
+def test_decoding_has_limits_that_fit_into_memory(key: str, limit: int) -> None:
+    build_config({"decoding": {key: limit}})
+    for value in (limit + 1, 10**20):
+        with pytest.raises(UsageError, match=rf"^decoding\.{key}: {value} .* {limit} or less"):
+            build_config({"decoding": {key: value}})
+
+
+def test_min_length_must_leave_room_for_eos() -> None:
+    limits = {"max_source_length": 20, "max_extra_length": 10}
+    for changes in {"min_length": 30}, {"min_length": 100_000}, {"min_length": 7, "max_length": 7}:
+        with pytest.raises(UsageError, match=r"^decoding: .*min_length (30|100000|7)") as caught:
+            build_config({"decoding": limits | changes})
+        assert len(caught.value.problems) == 1
 
 
 def test_layer_norm_epsilon_is_that_of_other_engines() -> None:
@@ -457,3 +487,42 @@ def test_configuration_does_not_import_tensorflow() -> None:
     script = f"import sys, tfnmt.config; sys.exit(any(name in sys.modules for name in {heavy}))"
     done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False)
     assert done.returncode == 0
+
+
+# --- Files of any shape ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 5000,
+        "!!int ''",
+        "!!bool x",
+        "!!timestamp x",
+        "? {}\n: 1",
+        "data: [1]",
+        "data: text",
+        "1: 2",
+        "null: 1",
+    ],
+)
+def test_file_of_the_wrong_shape_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"^{path}: "):
+        read_tree(path)
+
+
+def test_integer_above_64_bits_is_refused() -> None:
+    for value in (10**30, str(10**30)):
+        with pytest.raises(UsageError, match=r"^data\.max_pairs: '?10{10}.* or less$"):
+            build_config({"data": {"max_pairs": value}})
+
+
+def test_huge_invalid_value_is_shortened_in_the_message() -> None:
+    value: object = "x"
+    for _ in range(9):
+        value = [value] * 10  # 10**9 strings, as with aliases in YAML
+    with pytest.raises(UsageError, match=r"^data\.source: ") as caught:
+        build_config({"data": {"source": value}})
+    assert len(str(caught.value)) < 10_000

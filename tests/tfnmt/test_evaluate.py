@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tfnmt import evaluate
+from tests.conftest import TINY, settings
+from tfnmt import evaluate, train
 from tfnmt.config import DecodingConfig, dump_config
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import train_tokenizer
@@ -54,8 +55,12 @@ def test_evaluate_prints_and_stores_the_scores(
         "truncated",
         *DecodingConfig.model_fields,
         "step",
+        "weights",
+        "averaged_steps",
         "date",
     ]
+    assert evaluation["weights"] == "averaged/00000012"
+    assert evaluation["averaged_steps"] == [6, 12]
     assert evaluation["sentences"] == 30
     assert evaluation["truncated"] == 0
     assert evaluation["beam_size"] == 2
@@ -106,7 +111,8 @@ def test_evaluate_gives_equal_scores_for_run_and_export(
         evaluated(call, tmp_path, f"--model={model}", f"--test={files}")
         for model in (tiny_run, tiny_export)
     )
-    for key in ("bleu", "chrf", "ter", "step", "beam_size", "split"):
+    keys = ("bleu", "chrf", "ter", "step", "weights", "averaged_steps", "beam_size", "split")
+    for key in keys:
         assert run[key] == export[key]
 
 
@@ -119,6 +125,15 @@ def test_evaluate_reads_test_files_in_any_order(
         for order in (files, reverse)
     )
     assert one["chrf"] == other["chrf"]
+
+
+def test_evaluate_refuses_files_in_other_languages(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path
+) -> None:
+    source, target = files.split(",")
+    french = Path(target).rename(tmp_path / "t.fr")
+    with pytest.raises(UsageError, match=rf"^{source}, {french}: "):
+        call(evaluate, f"--model={tiny_run}", f"--test={source},{french}")
 
 
 def test_evaluate_names_the_splits_if_a_split_does_not_exist(call: Call, tiny_run: Path) -> None:
@@ -233,6 +248,103 @@ def test_evaluate_checks_the_output_files_before_it_translates(
     source, _ = files.split(",")
     with pytest.raises(UserError, match=r"t\.en/below: File exists"):
         call(evaluate, f"--model={tiny_run}", f"--test={files}", f"{flag}={source}/below")
+
+
+@pytest.mark.parametrize("flag", ["--json", "--report"])
+def test_evaluate_does_not_overwrite_what_it_reads(
+    call: Call, tiny_run: Path, tiny_export: Path, files: str, tmp_path: Path, flag: str
+) -> None:
+    source, target = map(Path, files.split(","))
+    tokens = tmp_path / "t.lc.norm.tok.de"
+    tokens.write_text("x\n" * 30)
+    (tmp_path / "link").symlink_to(source)
+    (tmp_path / "hard").hardlink_to(target)
+    model = [f"--model={tiny_run}", f"--against={tiny_export}", f"--test={files}"]
+    for output, reader in (
+        (source, "--test"),
+        (target, "--test"),
+        (tmp_path / "link", "--test"),
+        (tmp_path / "hard", "--test"),
+        (tokens, "--metric"),
+        (tiny_run / "summary.json", "--model"),
+        (Run(tiny_run).weights(), "--model"),
+        (tiny_export / "1" / "saved_model.pb", "--against"),
+    ):
+        content = output.read_bytes()
+        with pytest.raises(UsageError, match=rf"^{flag}={output}: is read by {reader};"):
+            call(evaluate, *model, f"{flag}={output}")
+        assert output.read_bytes() == content
+
+
+def test_evaluate_refuses_one_file_for_both_outputs(
+    call: Call, tiny_run: Path, files: str, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    outputs = f"--json={tmp_path / 'new'}", f"--report={tmp_path / 'link'}"
+    with pytest.raises(UsageError, match=r"^--report=.*link: is the file of --json;"):
+        call(evaluate, f"--model={tiny_run}", f"--test={files}", *outputs)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("flag", ["--data_dir=x", "--mirror=http://x", "--nochecksums"])
+def test_evaluate_refuses_flags_of_downloads_with_files(
+    call: Call, tiny_run: Path, files: str, flag: str
+) -> None:
+    with pytest.raises(UsageError, match="only for --split"):
+        call(evaluate, f"--model={tiny_run}", f"--test={files}", flag)
+
+
+@pytest.fixture
+def custom_run(call: Call, tmp_path: Path) -> Path:
+    """A run on custom data without --val."""
+    for side, language in enumerate(("en", "de")):
+        pairs = islice(grammar.pairs("train"), 200)
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / f"my.{language}").write_text(text)
+    changes = TINY | {"training.max_steps": 2, "training.checkpoint_steps": 1}
+    del changes["data.max_pairs"]
+    call(
+        train,
+        f"--train={tmp_path / 'my.en'},{tmp_path / 'my.de'}",
+        f"--run_dir={tmp_path / 'run'}",
+        f"--cache_dir={tmp_path / 'cache'}",
+        *settings(changes),
+    )
+    return tmp_path / "run"
+
+
+def test_evaluate_refuses_held_out_rows_of_changed_training_data(
+    call: Call, custom_run: Path, tmp_path: Path
+) -> None:
+    flags = f"--model={custom_run}", "--split=val"
+    evaluation = evaluated(call, tmp_path, *flags, "--beam_size=1")
+    assert evaluation["sentences"] == 20
+    before = len(Run(custom_run).evaluations())
+    for language in ("en", "de"):
+        with (tmp_path / f"my.{language}").open("a") as file:
+            file.write("more\n" * 100)
+    with pytest.raises(UserError, match=rf"^--split=val: {tmp_path / 'my'}.* --test"):
+        call(evaluate, *flags)
+    assert len(Run(custom_run).evaluations()) == before
+
+
+def test_evaluate_of_a_split_uses_the_tokenizer_of_another_run(
+    call: Call, custom_run: Path, tmp_path: Path
+) -> None:
+    """The content of that tokenizer is part of the recorded identity of the data."""
+    run = tmp_path / "second"
+    config = Run(custom_run).config()
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    call(
+        train,
+        f"--config={tmp_path / 'config.yaml'}",
+        f"--set=tokenizer.from_run={custom_run}",
+        f"--run_dir={run}",
+        f"--cache_dir={tmp_path / 'cache'}",
+    )
+    shutil.rmtree(custom_run)
+    evaluation = evaluated(call, tmp_path, f"--model={run}", "--split=val", "--beam_size=1")
+    assert evaluation["sentences"] == 20
 
 
 def test_comparison_refuses_a_model_of_another_direction(

@@ -1,12 +1,14 @@
+import json
 import os
 import threading
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tfnmt import score
+from tfnmt import score, translate
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.errors import UsageError, UserError
 
@@ -45,14 +47,72 @@ def test_score_writes_log_probability_score_and_tokens_of_each_line(
         assert log_prob == value == before[0]
 
 
-def test_score_counts_truncated_lines_and_changed_targets(
+def test_score_lists_truncated_changed_and_invalid_lines(
     call: Call, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pairs = [PAIRS[0], ("word " * 400, "a"), ("a", "two  spaces")]
-    call(score, f"--model={tiny_run}", f"--input={tsv(tmp_path / 'in', pairs)}")
-    errors = capsys.readouterr().err
-    assert "tfnmt: 1 lines: source or target longer than the limit" in errors
-    assert "tfnmt: 1 of 3 targets: the model reads another text" in errors
+    pairs = [PAIRS[0], ("word " * 400, "a"), ("a", "two  spaces"), ("a", "b " * 400)]
+    path = tsv(tmp_path / "in", pairs)
+    path.write_bytes(path.read_bytes() + b"caf\xe9\ta\n")
+    call(score, f"--model={tiny_run}", f"--input={path}")
+    printed = capsys.readouterr()
+    assert len(scored(printed.out)) == 5
+    assert "tfnmt: line 2, 4: source or target longer than the limit" in printed.err
+    assert "tfnmt: line 3: the model reads another target" in printed.err
+    assert "tfnmt: line 5: contains U+FFFD" in printed.err
+
+
+def json_file(call: Call, run: Path, path: Path, *flags: str) -> list[dict[str, Any]]:
+    """Write what translate writes for some sentences; return the parsed lines."""
+    (path.parent / "sources").write_text("".join(f"{source}\n" for source, _ in PAIRS) + "\n")
+    files = f"--input={path.parent / 'sources'}", f"--output={path}"
+    call(translate, f"--model={run}", *files, *flags)
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("flags", [["--nbest=4"], ["--json", "--sample"]])
+def test_score_of_json_is_the_score_of_the_search(
+    call: Call,
+    tiny_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+) -> None:
+    lines = json_file(call, tiny_run, tmp_path / "f.jsonl", *flags)
+    call(score, f"--model={tiny_run}", f"--input={tmp_path / 'f.jsonl'}")
+    found = scored(capsys.readouterr().out)
+    hypotheses = [each for line in lines for each in line["translations"]]
+    assert len(found) == len(hypotheses) > len(PAIRS)
+    for (_, value, tokens), hypothesis in zip(found, hypotheses, strict=True):
+        assert value == pytest.approx(hypothesis["score"], abs=3e-4)
+        assert tokens == len(hypothesis["tokens"])
+    assert found[-1] == (0, 0, 0)  # the empty line
+
+
+def test_score_refuses_json_without_usable_ids(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "f.jsonl"
+    (first, *_) = json_file(call, tiny_run, path, "--json")
+    (hypothesis,) = first["translations"]
+    tokens = hypothesis["tokens"]
+    valid = json.dumps(first)
+
+    def changed(**fields: Any) -> str:
+        return json.dumps({"source": "a", "translations": [{**hypothesis, **fields}]})
+
+    for line, problem in (
+        ("{", "line: Invalid JSON"),
+        ("[]", "line: "),
+        (json.dumps({"translations": []}), "source: Field required"),
+        (changed(tokens=["a"]), r"translations\.0\.tokens\.0: "),
+        (changed(tokens=None), "no token ids, .* --split_sentences"),
+        (changed(tokens=[500]), "not token ids of this run"),
+        (changed(tokens=[-1]), "not token ids of this run"),
+        (changed(tokens=[*tokens, 2, 7]), "not token ids of this run"),
+        (changed(tokens=[7, *tokens]), "the token ids give another text"),
+        (changed(text="another"), "the token ids give another text"),
+    ):
+        path.write_text(f"{valid}\n{line}\n")
+        with pytest.raises(UserError, match=rf"^{path}:2: {problem}"):
+            call(score, f"--model={tiny_run}", f"--input={path}")
 
 
 def test_score_refuses_lines_without_two_columns(
@@ -66,6 +126,11 @@ def test_score_refuses_lines_without_two_columns(
         call(score, f"--model={tiny_run}", f"--input={tmp_path / 'in'}")
     with pytest.raises(UsageError, match="--model and --input: both required"):
         call(score, f"--model={tiny_run}")
+
+
+def test_score_needs_a_run(call: Call, tiny_export: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"^{tiny_export}: an export; .*run"):
+        call(score, f"--model={tiny_export}", f"--input={tsv(tmp_path / 'in', PAIRS)}")
 
 
 def test_score_does_not_overwrite_its_input(call: Call, tiny_run: Path, tmp_path: Path) -> None:

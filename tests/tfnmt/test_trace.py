@@ -125,6 +125,7 @@ def test_run_is_traced_with_its_own_tokenizer(
         (["--model=x", "a", "--target="], "text or --target: empty"),
         (["--model=x", "caf\udce9"], r"'caf\udce9': not UTF-8"),
         (["--tiny", "dog", "--target=caf\udce9"], r"'caf\udce9': not UTF-8"),
+        (["--tiny", "dog", "--target=dog", "--beam_size=3"], "--beam_size: the loss needs no"),
         (["--tiny", "dog mouse"], "--tiny: unknown word 'mouse'"),
         (["--tiny", "dog " * 64], "text: 65 tokens, and the limit is 64"),
         (["--tiny", "dog", "--target=" + "dog " * 64], "--target: 65 tokens, and the limit is 64"),
@@ -135,7 +136,9 @@ def test_wrong_arguments_are_rejected(call: Call, arguments: list[str], problem:
         call(trace, *arguments)
 
 
-@pytest.mark.parametrize("nudge", ["0,0,dog", "0,9,dog,1", "0,0,mouse,1", "-1,0,dog,1"])
+@pytest.mark.parametrize(
+    "nudge", ["0,0,dog", "0,9,dog,1", "0,0,mouse,1", "-1,0,dog,1", "0,0,dog,nan", "0,0,dog,inf"]
+)
 def test_nudge_of_a_missing_logit_is_rejected(call: Call, nudge: str) -> None:
     limits = "a row below 2, a position below 2, and a token or an id below 5"
     with pytest.raises(UsageError, match=f"--nudge={nudge}: .*{limits}"):
@@ -149,6 +152,14 @@ def test_trained_tiny_model_predicts_the_correct_token_with_p_996(
     call(trace, "--tiny", "--trained")
     probabilities = [float(row[5]) for row in loss_rows(capsys.readouterr().out)]
     assert probabilities == pytest.approx([0.996] * 4, abs=0.003)
+
+
+def test_page_does_not_replace_a_file_of_the_run(call: Call, tiny_run: Path) -> None:
+    output = tiny_run / "tokenizer.model"
+    content = output.read_bytes()
+    with pytest.raises(UsageError, match=rf"--html={output}: is read by --model"):
+        call(trace, f"--model={tiny_run}", "A cat.", f"--html={output}")
+    assert output.read_bytes() == content
 
 
 def test_unwritable_page_is_rejected_before_the_work(

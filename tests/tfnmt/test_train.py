@@ -1,5 +1,6 @@
 """The train command: starting, resuming and refusing runs. tests/tfnmt/training tests training."""
 
+import copy
 import json
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from tests.conftest import TINY, settings
 from tfnmt import train
+from tfnmt.cli import resolve_config
 from tfnmt.errors import UsageError, UserError
 from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
@@ -84,6 +86,48 @@ def test_run_is_not_resumed_with_a_different_model(copied_run: Run, train_toy: T
     assert copied_run.finished
 
 
+@pytest.mark.parametrize(
+    ("changes", "settings"),
+    [
+        ({"training__max_steps": 5}, "training.max_steps=5 has"),
+        ({"training__max_epochs": 1, "training__max_steps": 12}, "training.max_steps=12 has"),
+    ],
+)
+def test_end_that_has_passed_is_named(
+    copied_run: Run,
+    train_toy: Train,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, int],
+    settings: str,
+) -> None:
+    copied_run.summary_path.unlink()
+    train_toy(**changes)
+    errors = capsys.readouterr().err
+    assert f"{copied_run.path}: {settings} already been reached at step 12; " in errors
+    assert "resuming" not in errors
+    assert copied_run.finished
+
+
+def test_run_that_lost_its_checkpoints_is_not_started_again(
+    copied_run: Run, train_toy: Train
+) -> None:
+    shutil.rmtree(copied_run.path / "checkpoints")
+    before = copied_run.weights().read_bytes()
+    train_toy()  # has finished
+    with pytest.raises(UserError, match=rf"^{copied_run.path}: cannot be resumed"):
+        train_toy(training__max_steps=13)
+    assert copied_run.weights().read_bytes() == before
+    assert copied_run.finished
+
+
+def test_run_is_not_resumed_with_another_tokenizer(copied_run: Run, train_toy: Train) -> None:
+    content = bytearray(copied_run.tokenizer_model())
+    content[-1] ^= 1
+    copied_run.tokenizer_path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"^{copied_run.tokenizer_path}: damaged"):
+        train_toy(training__max_steps=13)
+
+
 def test_run_can_be_resumed_with_gradient_accumulation(copied_run: Run, train_toy: Train) -> None:
     """The error of a training run that ran out of memory recommends it."""
     train_toy(training__max_steps=13, training__device_tokens=128)
@@ -146,6 +190,39 @@ def test_run_dir_is_checked_before_the_data_is_read(
     with pytest.raises(UserError, match=r"file/run: .*/file"):
         call(train, "--dataset=toy", f"--run_dir={tmp_path / 'file' / 'run'}")
     assert "tokenizer" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "config.yaml"])
+def test_run_dir_with_other_files_is_refused_before_the_data_is_read(
+    call: Callable[..., None], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=rf"^--run_dir={tmp_path}: contains {name} "):
+        call(train, "--dataset=toy", f"--run_dir={tmp_path}")
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_file_in_place_of_the_logs_is_a_user_error(copied_run: Run, train_toy: Train) -> None:
+    shutil.rmtree(copied_run.logs)
+    copied_run.logs.write_text("mine")
+    with pytest.raises(UserError, match=rf"^{copied_run.logs}: "):
+        train_toy(training__max_steps=13)
+
+
+def test_run_dir_that_is_too_long_is_a_user_error(
+    call: Callable[..., None], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="File name too long"):
+        call(train, "--dataset=toy", f"--run_dir={tmp_path / ('x' * 300)}")
+
+
+def test_default_run_dir_has_the_name_of_a_link_to_the_data(tmp_path: Path) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"my.{language}").symlink_to(tmp_path / f"blob-{language}")
+    values = copy.deepcopy(train.FLAGS)
+    values(["train", f"--train={tmp_path / 'my.en'},{tmp_path / 'my.de'}"])
+    run_dir = train.default_run_dir(values, resolve_config(values))
+    assert run_dir.name == "my-en-de"
 
 
 def test_run_dir_must_be_utf_8(call: Callable[..., None]) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,9 +16,12 @@ import pytest
 
 from tfnmt import translate
 from tfnmt.data.corpora.toy import grammar
+from tfnmt.data.preparation.tokenizer import EOS
+from tfnmt.decoding.lines import Signatures
 from tfnmt.errors import UsageError, UserError
+from tfnmt.loading.models import ExportModel
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import ResumableFile
+from tfnmt.runtime.resumable_file import ResumableFile
 
 Call = Callable[..., None]
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 20)]
@@ -112,7 +116,7 @@ def test_file_gives_the_translations_of_its_lines(
     call(translate, f"--model={tiny_run}", *file_flags(tmp_path))
     call(translate, f"--model={tiny_run}", *SENTENCES)
     assert (tmp_path / "out").read_text() == capsys.readouterr().out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.job", "in", "out"]
 
 
 def test_input_can_be_a_pipe_but_not_with_resume(
@@ -232,7 +236,8 @@ def test_nbest_lists_are_sorted_without_duplicates_and_start_with_the_translatio
     found = objects(capsys)
     assert [each["translations"][0]["text"] for each in found] == best
     assert found[3] == {
-        "translations": [{"text": "", "score": 0.0, "token_log_probs": []}],
+        "source": "",
+        "translations": [{"text": "", "score": 0.0, "tokens": [], "token_log_probs": []}],
         "truncated": False,
         "warnings": [],
     }
@@ -255,6 +260,45 @@ def test_json_contains_log_probabilities_and_truncation(
     (hypothesis,) = short["translations"]
     assert all(log_prob < 0 for log_prob in hypothesis["token_log_probs"])
     assert (short["truncated"], long["truncated"]) == (False, True)
+
+
+def test_json_contains_the_source_and_token_ids(
+    call: Call, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"  {SENTENCES[0]} {SENTENCES[1]}"
+    for search in ([], ["--beam_size=1"], ["--sample"], ["--nbest=3"]):
+        call(translate, f"--model={tiny_run}", "--json", *search, line)
+        (found,) = objects(capsys)
+        assert found["source"] == line
+        for hypothesis in found["translations"]:
+            tokens, log_probs = hypothesis["tokens"], hypothesis["token_log_probs"]
+            assert len(tokens) == len(log_probs) > 0
+            assert min(tokens) >= EOS
+            penalty = ((5 + len(tokens)) / 6) ** 0.6
+            assert sum(log_probs) / penalty == pytest.approx(hypothesis["score"], abs=1e-3)
+    call(translate, f"--model={tiny_run}", "--json", "--split_sentences", line)
+    (found,) = objects(capsys)
+    assert found["source"] == line
+    assert found["translations"][0]["tokens"] is None
+
+
+def test_json_needs_an_export_with_token_ids(
+    call: Call,
+    tiny_export: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = ExportModel.load
+
+    def load_earlier(model: ExportModel) -> Signatures:
+        return {name: graph for name, graph in load(model).items() if name != "align_tokens"}
+
+    monkeypatch.setattr(ExportModel, "load", load_earlier)
+    for flag in ("--json", "--nbest=2"):
+        with pytest.raises(UserError, match=rf"^{tiny_export / '1'}: .*earlier version"):
+            call(translate, f"--model={tiny_export}", flag, SENTENCES[0])
+    call(translate, f"--model={tiny_export}", "--scores", SENTENCES[0])
+    assert "\t" in capsys.readouterr().out
 
 
 def test_sample_depends_on_line_number_and_seed_only(
@@ -305,6 +349,7 @@ def test_split_sentences_translates_sentences_separately_and_keeps_white_space(
         (["--top_k=3"], r"--top_k: needs --sample"),
         (["--seed=3"], r"--seed: needs --sample"),
         (["--sample", "--temperature=nan"], r"--temperature=nan: "),
+        (["--sample", "--top_p=nan"], r"--top_p=nan: "),
         (["--resume"], r"--resume: needs --input and --output"),
         (["--sample", "--nbest=2"], r"--nbest: not with --sample"),
         (["--length_penalty=-1"], r"decoding\.length_penalty: -1\.0"),
@@ -313,6 +358,9 @@ def test_split_sentences_translates_sentences_separately_and_keeps_white_space(
         (["caf\udce9"], r"'caf\\udce9': not UTF-8"),
         (["--prefix=Der", "--split_sentences"], r"--prefix: not with --split_sentences"),
         (["--max_length=2", "--min_length=5"], r"max_length 2 .* min_length 5"),
+        (["--min_length=100000"], r"decoding: min_length 100000 .* 69"),
+        (["--sample", "--beam_size=2"], r"--beam_size: not with --sample"),
+        (["--prefix=Der Hund", "--max_length=3"], r"--prefix: \d+ tokens, .* 3 with EOS"),
     ],
 )
 def test_contradictory_or_invalid_arguments_are_refused(
@@ -334,6 +382,27 @@ def test_output_cannot_be_the_input(call: Call, tiny_run: Path, tmp_path: Path) 
     with pytest.raises(UsageError, match=rf"--output={other}: .*--input"):
         call(translate, f"--model={tiny_run}", f"--input={text}", f"--output={other}")
     assert text.read_text() == "A dog runs.\n"
+
+
+def test_output_cannot_be_the_file_that_is_stdin(
+    call: Call, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("A dog runs.\n")
+    monkeypatch.setattr(translate, "STDIN", text)
+    with pytest.raises(UsageError, match=rf"--output={text}: is read by stdin"):
+        call(translate, f"--model={tiny_run}", f"--output={text}")
+    assert text.read_text() == "A dog runs.\n"
+
+
+def test_output_cannot_be_a_file_of_the_model(
+    call: Call, tiny_run: Path, tiny_export: Path
+) -> None:
+    for model, name in ((tiny_run, "config.yaml"), (tiny_export, "1/saved_model.pb")):
+        content = (model / name).read_bytes()
+        with pytest.raises(UsageError, match=rf"--output={model / name}: .*--model"):
+            call(translate, f"--model={model}", f"--output={model / name}", "a")
+        assert (model / name).read_bytes() == content
 
 
 def test_empty_input_flag_is_ignored(call: Call, tiny_run: Path, tmp_path: Path) -> None:
@@ -374,12 +443,18 @@ def test_resume_keeps_finished_lines_and_refuses_another_job(
     call(translate, *arguments, "--resume")
     assert f"tfnmt: {file.path}: resuming after line 2\n" in capsys.readouterr().err
     assert (tmp_path / "out").read_text().splitlines() == ["one", "two", *uninterrupted[2:]]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.job", "in", "out"]
 
     call(translate, *arguments, "--resume")
     assert f"tfnmt: {file.path}: already finished; " in capsys.readouterr().err
     assert (tmp_path / "out").read_text().splitlines() == ["one", "two", *uninterrupted[2:]]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+    with pytest.raises(UsageError, match=rf"^--resume: {file.path} was made .* --seed; "):
+        call(translate, *arguments, "--resume", "--seed=2")
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    with pytest.raises(UsageError, match=rf"^--resume: {file.path} was made .* model; "):
+        call(translate, f"--model={run}", *arguments[1:], "--resume")
+    file.job_path.unlink()  # earlier versions removed it
 
     later = file.path.stat().st_mtime_ns + 10**9
     os.utime(tmp_path / "in", ns=(later, later))

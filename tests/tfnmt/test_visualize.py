@@ -120,6 +120,8 @@ def test_default_file_name_is_that_of_the_plot(
         (["positions", "text"], "text: unexpected argument; only attention"),
         (["positions", "--head=1"], "--head: only for attention"),
         (["positions", "--output=a.jpg"], "--output=a.jpg: not a .png or .svg file"),
+        (["positions", "--data_dir=a"], "--data_dir: not used for positions"),
+        (["curves", "--model=a", "--mirror=a"], "--mirror: not used for curves"),
         (["positions", "--set=model.d_model=8"], "--set: only with --dataset"),
         (["positions", "--model=a", "--model=b"], "--model: positions takes only one run"),
         (["batches", "--model=a", "--dataset=toy"], "--model, --dataset: give only one"),

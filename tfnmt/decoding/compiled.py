@@ -23,8 +23,8 @@ COMPILE_SECONDS = 3.0
 """Approximate time to compile the search of a small model for one length."""
 
 
-class SingleSentenceTranslator:
-    """Translates like `Translator.translate`, but faster for many single sentences in a row.
+class SingleSentenceSearch:
+    """Searches like `Translator.search`, but faster for many single sentences in a row.
 
     The operations of a search are small, and calling them takes most of the time. XLA fuses them.
     Compiling takes seconds, so a length is compiled only after the searches for it have taken that
@@ -38,34 +38,31 @@ class SingleSentenceTranslator:
         self._seconds = defaultdict[int, float](float)  # spent without XLA, by padded length
         self._traced = False
 
-    def translate(self, text: Tensor) -> dict[str, Tensor]:
-        """Return the outputs of `Translator.translate`."""
-        if len(text) != 1 or not self._lock.acquire(blocking=False):
-            return self.translator.translate(text)
+    def search(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Map source tokens [B, S] to the outputs of `Translator.search`."""
+        if len(tokens) != 1 or not self._lock.acquire(blocking=False):
+            return self.translator.search(tokens)
         try:
-            return self._translate_single(text)
+            return self._search_single(tokens)
         finally:
             self._lock.release()
 
-    def _translate_single(self, text: Tensor) -> dict[str, Tensor]:
-        source = self.translator.tokenize(text)
-        tokens = source["tokens"]  # [1, S]
+    def _search_single(self, tokens: Tensor) -> dict[str, Tensor]:
         length = -(-tokens.shape[1] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         if self._seconds[length] <= COMPILE_SECONDS:
-            return self._translate_without_xla(text, length)
+            return self._search_without_xla(tokens, length)
         padded = tf.pad(tokens, [[0, 0], [0, length - tokens.shape[1]]])
-        found = best_hypothesis(self._compiled_search(padded))
-        return self.translator.outputs(found, source["truncated"])
+        return best_hypothesis(self._compiled_search(padded))
 
-    def _translate_without_xla(self, text: Tensor, length: int) -> dict[str, Tensor]:
+    def _search_without_xla(self, tokens: Tensor, length: int) -> dict[str, Tensor]:
         begun = time.monotonic()
-        translation = self.translator.translate(text)
+        found = self.translator.search(tokens)
         if self._traced:
             self._seconds[length] += time.monotonic() - begun
         self._traced = True  # the first call traces the graph, which takes seconds as well
         if self._seconds[length] > COMPILE_SECONDS:
             log(f"compiling the search with XLA for sources of up to {length - 1} tokens")
-        return translation
+        return found
 
     @cached_property
     def _compiled_search(self) -> CompiledSearch:

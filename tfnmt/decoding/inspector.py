@@ -66,9 +66,9 @@ class AttentionMaps(NamedTuple):
 class Inspector:
     """Force-decodes translations in one graph, for any number and length of sentences.
 
-    `align` and `attention` take text [B] and translation [B]. Both return `source_tokens` [B, S]
-    and `target_tokens` [B, T], EOS included and padded with '', and their lengths
-    `source_length` and `target_length`, [B].
+    `align` and `attention` take text [B] and translation [B], `align_tokens` the ids of both,
+    [B, S] and [B, T]. All return `source_tokens` [B, S] and `target_tokens` [B, T], EOS included
+    and padded with '', and their lengths `source_length` and `target_length`, [B].
     """
 
     def __init__(
@@ -84,6 +84,9 @@ class Inspector:
             self._force_decode, input_signature=[TOKENS, TARGET], autograph=False
         )
         self.align = tf.function(self._align, input_signature=texts, autograph=False)
+        self.align_tokens = tf.function(
+            self._align_tokens, input_signature=[TOKENS, TARGET], autograph=False
+        )
         self.attention = tf.function(self._attention, input_signature=texts, autograph=False)
 
     def attention_maps(self, text: str, translation: str) -> AttentionMaps:
@@ -96,13 +99,17 @@ class Inspector:
         return AttentionMaps(source, target, *(first[kind] for kind in AttentionWeights._fields))
 
     def _align(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
-        """Add attention [B, T, S], the head average of the last layer, and token_log_probs."""
-        _check_rows(text, translation)
+        """Return the outputs of `align_tokens` for texts."""
         source = self.codec.truncate(text, self.max_source).tokens
         target = self.codec.truncate(translation, self.max_target).tokens
-        decoded = self.force_decode(source, target)
+        return self.align_tokens(source, target)
+
+    def _align_tokens(self, tokens: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Add attention [B, T, S], the head average of the last layer, and token_log_probs."""
+        _check_rows(tokens, target)
+        decoded = self.force_decode(tokens, target)
         return {
-            **self._token_strings(source, target),
+            **self._token_strings(tokens, target),
             "attention": tf.reduce_mean(decoded["cross"][:, -1], axis=1),  # [B, T, S]
             "token_log_probs": decoded["token_log_probs"],
         }
@@ -131,7 +138,7 @@ class Inspector:
         }
 
 
-def _check_rows(text: Tensor, translation: Tensor) -> None:
+def _check_rows(source: Tensor, target: Tensor) -> None:
     """Require the same number of rows. Otherwise a single row would be broadcast."""
     message = "text and translation must have the same number of rows"
-    tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
+    tf.debugging.assert_equal(tf.shape(source)[0], tf.shape(target)[0], message)

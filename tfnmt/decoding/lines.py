@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate, count, islice, pairwise
 from queue import Empty, Queue
 from threading import Thread
@@ -19,6 +20,7 @@ import numpy as np
 import sentencex
 import tensorflow as tf
 
+from tfnmt.data.preparation.tokenizer import PAD
 from tfnmt.decoding.warnings import ForcedDecoding, find_warnings
 from tfnmt.model.layers import Tensor
 from tfnmt.runtime.startup import PARALLEL_STREAMS
@@ -38,15 +40,17 @@ class Hypothesis(NamedTuple):
 
     text: str
     score: float  # log probability divided by the length penalty
-    token_log_probs: tuple[float, ...] = ()  # of its tokens and EOS, if requested
+    tokens: tuple[int, ...] | None = None  # ids that the search found, with EOS if it ended
+    token_log_probs: tuple[float, ...] = ()  # of these tokens, if requested
 
 
 class Translation(NamedTuple):
     """The result for a line or a segment."""
 
-    hypotheses: tuple[Hypothesis, ...] = (Hypothesis("", 0.0),)  # best first
+    hypotheses: tuple[Hypothesis, ...] = (Hypothesis("", 0.0, ()),)  # best first
     truncated: bool = False  # whether the source was longer than the model reads
     warnings: tuple[str, ...] = ()  # quality warnings, if requested
+    source: str = ""  # the line; '' for a segment
 
     @property
     def best(self) -> Hypothesis:
@@ -68,15 +72,46 @@ BatchTranslator = Callable[[Sequence[Segment]], list[Translation]]
 
 
 def best_translations(translate: Signature) -> BatchTranslator:
-    """Translate with a graph that returns the best translation of each text."""
+    """Translate with a graph that returns the best translation of each text, without its ids."""
 
     def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
-        return _single_translations(translate(text=_texts(segments)))
+        outputs = translate(text=_texts(segments))
+        columns = (outputs[name].numpy() for name in ("translation", "score", "truncated"))
+        return [
+            Translation((Hypothesis(single_line(text.decode()), float(score)),), bool(truncated))
+            for text, score, truncated in zip(*columns, strict=True)
+        ]
 
     return translate_batch
 
 
-def sampled_translations(sample: Signature, max_length: int, seed: int) -> BatchTranslator:
+def found_translations(signatures: Signatures, search: Signature) -> BatchTranslator:
+    """Return the best translation of each segment with the ids that a search found.
+
+    Args:
+        signatures: The graphs of the model.
+        search: Maps source ids to the outputs of the signature `search`.
+    """
+
+    def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
+        source = signatures["tokenize"](text=_texts(segments))
+        found = search(tokens=source["tokens"])
+        text = signatures["detokenize"](tokens=found["tokens"])
+        outputs = {**found, **text, "truncated": source["truncated"]}
+        names = ("translation", "score", "tokens", "truncated")
+        return [
+            Translation((_found_hypothesis(*hypothesis),), bool(truncated))
+            for *hypothesis, truncated in zip(
+                *(outputs[name].numpy() for name in names), strict=True
+            )
+        ]
+
+    return translate_batch
+
+
+def sampled_translations(
+    signatures: Signatures, sample: Signature, max_length: int, seed: int
+) -> BatchTranslator:
     """Sample a translation of at most `max_length` tokens for each segment.
 
     The random numbers depend on the seed and on the position of the segment only.
@@ -88,7 +123,8 @@ def sampled_translations(sample: Signature, max_length: int, seed: int) -> Batch
             for segment in segments
         ]
         random_numbers = tf.constant(np.stack(numbers))
-        return _single_translations(sample(text=_texts(segments), random_numbers=random_numbers))
+        search = partial(sample, random_numbers=random_numbers)
+        return found_translations(signatures, search)(segments)
 
     return translate_batch
 
@@ -98,36 +134,38 @@ def nbest_translations(signatures: Signatures, size: int) -> BatchTranslator:
 
     def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
         outputs = signatures["nbest"](text=_texts(segments))
-        columns = (outputs[name].numpy() for name in ("translations", "scores", "truncated"))
+        names = ("translations", "scores", "tokens", "truncated")
         translations = [
-            Translation(_found_hypotheses(texts, scores)[:size], bool(truncated))
-            for texts, scores, truncated in zip(*columns, strict=True)
+            Translation(_found_hypotheses(*hypotheses)[:size], bool(truncated))
+            for *hypotheses, truncated in zip(
+                *(outputs[name].numpy() for name in names), strict=True
+            )
         ]
-        return force_decode(signatures["align"], segments, translations)
+        return force_decode(signatures, segments, translations)
 
     return translate_batch
 
 
-def with_log_probs(translator: BatchTranslator, align: Signature) -> BatchTranslator:
+def with_log_probs(translator: BatchTranslator, signatures: Signatures) -> BatchTranslator:
     """Add log probabilities and quality warnings to the results of another translator."""
-    return lambda segments: force_decode(align, segments, translator(segments))
+    return lambda segments: force_decode(signatures, segments, translator(segments))
 
 
 def force_decode(
-    align: Signature, segments: Sequence[Segment], translations: list[Translation]
+    signatures: Signatures, segments: Sequence[Segment], translations: list[Translation]
 ) -> list[Translation]:
     """Add the log probabilities of all tokens, and the quality warnings of the best translation.
 
-    The tokens are those of the tokenized translation. In rare cases the search produced the same
-    text from different tokens.
+    The tokens are the ids of the hypotheses. Without ids, they are those of the tokenized text,
+    which the search may have produced from different tokens.
     """
     sources = [
         segment.text
         for segment, translation in zip(segments, translations, strict=True)
         for _ in translation.hypotheses
     ]
-    targets = [each.text for translation in translations for each in translation.hypotheses]
-    decoded = iter(_force_decode_pairs(align, sources, targets))
+    targets = [each for translation in translations for each in translation.hypotheses]
+    decoded = iter(_force_decode_pairs(signatures, sources, targets))
     complete = []
     for segment, translation in zip(segments, translations, strict=True):
         own = [next(decoded) for _ in translation.hypotheses]
@@ -141,9 +179,16 @@ def force_decode(
 
 
 def _force_decode_pairs(
-    align: Signature, sources: list[str], targets: list[str]
+    signatures: Signatures, sources: list[str], hypotheses: list[Hypothesis]
 ) -> list[ForcedDecoding]:
-    outputs = align(text=to_string_tensor(sources), translation=to_string_tensor(targets))
+    text = to_string_tensor(sources)
+    ids = [hypothesis.tokens for hypothesis in hypotheses if hypothesis.tokens is not None]
+    if len(ids) == len(hypotheses):
+        source = signatures["tokenize"](text=text)["tokens"]
+        outputs = signatures["align_tokens"](tokens=source, target=to_id_tensor(ids))
+    else:
+        translation = to_string_tensor([hypothesis.text for hypothesis in hypotheses])
+        outputs = signatures["align"](text=text, translation=translation)
     values = {name: value.numpy() for name, value in outputs.items()}
     lengths = zip(values["source_length"], values["target_length"], strict=True)
     return [
@@ -157,21 +202,20 @@ def _force_decode_pairs(
     ]
 
 
-def _found_hypotheses(texts: np.ndarray, scores: np.ndarray) -> tuple[Hypothesis, ...]:
+def _found_hypotheses(
+    texts: np.ndarray, scores: np.ndarray, tokens: np.ndarray
+) -> tuple[Hypothesis, ...]:
     """Return the hypotheses of an n-best list without its missing entries."""
     return tuple(
-        Hypothesis(single_line(text.decode()), float(score))
-        for text, score in zip(texts, scores, strict=True)
-        if score > MISSING_SCORE
+        _found_hypothesis(*hypothesis)
+        for hypothesis in zip(texts, scores, tokens, strict=True)
+        if hypothesis[1] > MISSING_SCORE
     )
 
 
-def _single_translations(outputs: dict[str, Tensor]) -> list[Translation]:
-    columns = (outputs[name].numpy() for name in ("translation", "score", "truncated"))
-    return [
-        Translation((Hypothesis(single_line(text.decode()), float(score)),), bool(truncated))
-        for text, score, truncated in zip(*columns, strict=True)
-    ]
+def _found_hypothesis(text: bytes, score: np.floating, tokens: np.ndarray) -> Hypothesis:
+    ids = tuple(tokens[tokens != PAD].tolist())
+    return Hypothesis(single_line(text.decode()), float(score), ids)
 
 
 def _texts(segments: Sequence[Segment]) -> Tensor:
@@ -181,6 +225,14 @@ def _texts(segments: Sequence[Segment]) -> Tensor:
 def to_string_tensor(texts: list[str]) -> Tensor:
     """Convert strings to a tensor, [B]. An unpaired surrogate becomes a question mark."""
     return tf.constant([text.encode(errors="replace") for text in texts], tf.string)
+
+
+def to_id_tensor(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Convert token ids to a tensor [B, T], padded, with at least one column."""
+    padded = np.full((len(rows), max(map(len, rows), default=0) or 1), PAD, np.int32)
+    for row, ids in zip(padded, rows, strict=True):
+        row[: len(ids)] = ids
+    return tf.constant(padded)
 
 
 def single_line(text: str) -> str:
@@ -225,7 +277,8 @@ def join_segments(parts: Sequence[str], translations: Iterator[Translation]) -> 
         translations: The translations of its segments, in order.
 
     Returns:
-        The translation of the line. The score of several sentences is their mean.
+        The translation of the line. The score of several sentences is their mean, and they have
+        no token ids, because the line was not searched as a whole.
     """
     translated = [next(translations) if part.strip() else None for part in parts]
     sentences = [translation for translation in translated if translation is not None]
@@ -241,7 +294,7 @@ def join_segments(parts: Sequence[str], translations: Iterator[Translation]) -> 
     score = sum(each.best.score for each in sentences) / len(sentences)
     warnings = dict.fromkeys(warning for each in sentences for warning in each.warnings)
     return Translation(
-        (Hypothesis("".join(texts), score, tuple(log_probs)),),
+        (Hypothesis("".join(texts), score, token_log_probs=tuple(log_probs)),),
         any(each.truncated for each in sentences),
         tuple(warnings),
     )
@@ -338,8 +391,8 @@ def translate_lines(
             for batch, result in zip(batches, results, strict=True):
                 translations |= zip(batch, result, strict=True)
             in_order = (translations[n] for n in range(len(segments)))
-            for line in parts:
-                yield join_segments(line, in_order)
+            for line, line_parts in zip(window, parts, strict=True):
+                yield join_segments(line_parts, in_order)._replace(source=line)
             first_line += len(window)
 
 

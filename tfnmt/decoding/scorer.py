@@ -1,19 +1,20 @@
 """The Scorer: force-decodes given translations and reports their probability."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from tfnmt.decoding.inspector import TRANSLATION, token_log_probs
-from tfnmt.decoding.lines import WINDOW, length_batches, to_string_tensor
+from tfnmt.decoding.inspector import TARGET, TRANSLATION, token_log_probs
+from tfnmt.decoding.lines import WINDOW, length_batches, single_line, to_id_tensor, to_string_tensor
 from tfnmt.decoding.search import length_penalty
-from tfnmt.decoding.text import TEXT
+from tfnmt.decoding.text import TEXT, Source
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.layers import Tensor
 
-Pair = tuple[str, str]
+Ids = Sequence[int]
+Target = TypeVar("Target", str, Ids)
 
 
 class Scored(NamedTuple):
@@ -22,57 +23,73 @@ class Scored(NamedTuple):
     log_prob: float  # natural logarithm of its probability
     score: float  # log_prob divided by the length penalty
     tokens: int  # EOS included
+    text: str  # of these tokens, a single line
+    truncated: bool  # whether a side was longer than the model reads
 
 
 class Scorer:
-    """Scores any number of pairs as the search would score the tokens of the target.
+    """Scores any number of translations, given as texts or as token ids.
 
-    Attributes:
-        count: Pairs scored so far.
-        truncated: Pairs with a side longer than the model reads.
-        changed: Pairs whose target gives another text when it is tokenized and detokenized.
+    The score of ids is the score that the search gives them. A text may have been found with other
+    tokens than those of the tokenizer, and then it gets another score.
     """
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
-        self.count = 0
-        self.truncated = 0
-        self.changed = 0
-        self._graph = tf.function(self._score, input_signature=[TEXT, TRANSLATION], autograph=False)
+        self._tokenize = tf.function(
+            self._tokenize_target, input_signature=[TRANSLATION], autograph=False
+        )
+        self._graph = tf.function(self._score, input_signature=[TEXT, TARGET], autograph=False)
 
-    def score(self, pairs: Iterable[Pair]) -> Iterator[Scored]:
-        """Score (source, target) pairs, in order."""
+    def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Scored]:
+        """Score (source, target) texts, in order."""
+
+        def tokenize(targets: list[str]) -> Source:
+            return Source(*self._tokenize(to_string_tensor(targets)))
+
+        return self._score_all(pairs, tokenize)
+
+    def score_ids(self, pairs: Iterable[tuple[str, Ids]]) -> Iterator[Scored]:
+        """Score (source, token ids) pairs, in order. Ids are never truncated."""
+
+        def pad(targets: list[Ids]) -> Source:
+            return Source(to_id_tensor(targets), tf.zeros([len(targets)], tf.bool))
+
+        return self._score_all(pairs, pad)
+
+    def _score_all(
+        self, pairs: Iterable[tuple[str, Target]], encode: Callable[[list[Target]], Source]
+    ) -> Iterator[Scored]:
         pairs = iter(pairs)
         while window := list(islice(pairs, WINDOW)):
-            yield from self._score_window(window)
+            scored: dict[int, Scored] = {}
+            for rows in length_batches([max(map(len, pair)) for pair in window]):
+                sources, targets = zip(*(window[row] for row in rows), strict=True)
+                scored |= zip(rows, self._score_batch(sources, encode(list(targets))), strict=True)
+            yield from (scored[row] for row in range(len(window)))
 
-    def _score_window(self, pairs: list[Pair]) -> list[Scored]:
-        scored = [Scored(0.0, 0.0, 0)] * len(pairs)
-        lengths = [max(map(len, pair)) for pair in pairs]
-        for rows in length_batches(lengths):
-            sides = [to_string_tensor([pairs[row][side] for row in rows]) for side in (0, 1)]
-            outputs = {name: value.numpy() for name, value in self._graph(*sides).items()}
-            self.count += len(rows)
-            self.truncated += int(outputs["truncated"].sum())
-            self.changed += int(outputs["changed"].sum())
-            columns = (outputs[name].tolist() for name in Scored._fields)
-            for row, values in zip(rows, zip(*columns, strict=True), strict=True):
-                scored[row] = Scored(*values)
-        return scored
+    def _score_batch(self, sources: Sequence[str], target: Source) -> Iterator[Scored]:
+        outputs = self._graph(to_string_tensor(list(sources)), target.tokens)
+        outputs["truncated"] |= target.truncated
+        columns = (outputs[name].numpy().tolist() for name in Scored._fields)
+        for log_prob, score, tokens, text, truncated in zip(*columns, strict=True):
+            yield Scored(log_prob, score, tokens, single_line(text.decode()), truncated)
 
-    def _score(self, text: Tensor, translation: Tensor) -> dict[str, Tensor]:
-        """Return log_prob, score, tokens, truncated and changed, [B] each."""
+    def _tokenize_target(self, translation: Tensor) -> Source:
         codec, decoding = self.translator.codec, self.translator.decoding
-        source = codec.truncate(text, decoding.max_source_length)
-        target = codec.truncate(translation, decoding.max_translation_length)
-        log_probs = token_log_probs(self.translator.transformer, source.tokens, target.tokens)
+        return codec.truncate(translation, decoding.max_translation_length)
+
+    def _score(self, text: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Return the fields of `Scored`, [B] each, for texts [B] and ids [B, T]."""
+        codec, decoding = self.translator.codec, self.translator.decoding
+        source = codec.encode(text)
+        log_probs = token_log_probs(self.translator.transformer, source.tokens, target)
         log_prob = tf.reduce_sum(log_probs, axis=1)
-        tokens = tf.math.count_nonzero(target.tokens, axis=1, dtype=tf.int32)
-        truncated = source.truncated | target.truncated
+        tokens = tf.math.count_nonzero(target, axis=1, dtype=tf.int32)
         return {
             "log_prob": log_prob,
             "score": log_prob / length_penalty(tokens, decoding.length_penalty),
             "tokens": tokens,
-            "truncated": truncated,
-            "changed": ~truncated & (codec.decode(target.tokens) != translation),
+            "text": codec.decode(target),
+            "truncated": source.truncated,
         }

@@ -28,12 +28,14 @@ class SignatureSpec(NamedTuple):
 
 _TRANSLATION = ("translation", "score", "truncated")
 _PAIR = ("source_tokens", "target_tokens", "source_length", "target_length")
+_ALIGNMENT = (*_PAIR, "attention", "token_log_probs")
 
 SIGNATURES = {
     "serving_default": SignatureSpec(("text",), _TRANSLATION),
     "greedy": SignatureSpec(("text",), _TRANSLATION),
-    "nbest": SignatureSpec(("text",), ("translations", "scores", "truncated")),
-    "align": SignatureSpec(("text", "translation"), (*_PAIR, "attention", "token_log_probs")),
+    "nbest": SignatureSpec(("text",), ("translations", "scores", "tokens", "truncated")),
+    "align": SignatureSpec(("text", "translation"), _ALIGNMENT),
+    "align_tokens": SignatureSpec(("tokens", "target"), _ALIGNMENT),
     "attention": SignatureSpec(("text", "translation"), (*_PAIR, "encoder", "decoder", "cross")),
     "tokenize": SignatureSpec(("text",), ("tokens", "truncated")),
     "search": SignatureSpec(("tokens",), ("tokens", "score")),
@@ -52,6 +54,7 @@ def signatures(translator: Translator) -> Signatures:
         "greedy": translator.greedy,
         "nbest": translator.nbest,
         "align": inspector.align,
+        "align_tokens": inspector.align_tokens,
         "attention": inspector.attention,
         "tokenize": translator.tokenize,
         "search": translator.search,

@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig, SamplingConfig
-from tfnmt.data.preparation.tokenizer import Tokenizer
+from tfnmt.data.preparation.tokenizer import PAD, Tokenizer
 from tfnmt.decoding.lines import MISSING_SCORE
 from tfnmt.decoding.searcher import Searcher, best_hypothesis, split_batches
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
@@ -66,32 +66,30 @@ class Translator:
     def sampler(self, sampling: SamplingConfig) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
         """Build a graph that samples translations.
 
-        It maps text [B] and random numbers [B, T] from [0, 1) to the outputs of `translate`. T is
+        It maps tokens [B, S] and random numbers [B, T] from [0, 1) to the outputs of `search`. T is
         the maximum length of a translation: there is one random number per token. Large batches
         are not split, because each row has random numbers of its own.
         """
 
-        def translate(text: Tensor, random_numbers: Tensor) -> dict[str, Tensor]:
-            source = self.tokenize(text)
-            found = self.searcher.sample(source["tokens"], sampling, random_numbers)
-            return self.outputs(best_hypothesis(found), source["truncated"])
+        def sample(tokens: Tensor, random_numbers: Tensor) -> dict[str, Tensor]:
+            return best_hypothesis(self.searcher.sample(tokens, sampling, random_numbers))
 
-        return tf.function(translate, input_signature=[TEXT, RANDOM_NUMBERS], autograph=False)
-
-    def outputs(self, found: dict[str, Tensor], truncated: Tensor) -> dict[str, Tensor]:
-        """Detokenize the tokens [B, T] that a search found; returns the outputs of `translate`."""
-        text = self.detokenize(found["tokens"])
-        return {**text, "score": found["score"], "truncated": truncated}
+        return tf.function(sample, input_signature=[TOKENS, RANDOM_NUMBERS], autograph=False)
 
     def _translate(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
         found = self.beam(source["tokens"], 1)
-        return self.outputs(best_hypothesis(found), source["truncated"])
+        return self._outputs(best_hypothesis(found), source["truncated"])
 
     def _greedy(self, text: Tensor) -> dict[str, Tensor]:
         source = self.tokenize(text)
         found = self.greedy_search(source["tokens"])
-        return self.outputs(best_hypothesis(found), source["truncated"])
+        return self._outputs(best_hypothesis(found), source["truncated"])
+
+    def _outputs(self, found: dict[str, Tensor], truncated: Tensor) -> dict[str, Tensor]:
+        """Detokenize the tokens [B, T] that a search found; returns the outputs of `translate`."""
+        text = self.detokenize(found["tokens"])
+        return {**text, "score": found["score"], "truncated": truncated}
 
     def _tokenize(self, text: Tensor) -> dict[str, Tensor]:
         """Return tokens [B, S], EOS last and padded with 0, and truncated [B]."""
@@ -106,10 +104,12 @@ class Translator:
         return {"translation": self.codec.decode(tokens)}
 
     def _nbest(self, text: Tensor) -> dict[str, Tensor]:
-        """Return translations and scores [B, K], best first and no text twice, and truncated [B].
+        """Return the n-best list of each text [B], best first and no text twice.
 
-        Missing entries (fewer hypotheses were found, or several give the same text) come last, as
-        '' with score MISSING_SCORE.
+        Returns:
+            translations and scores [B, K], tokens [B, K, T] and truncated [B]. Missing entries
+            (fewer hypotheses were found, or several give the same text) come last, as '' with
+            score MISSING_SCORE and without tokens.
         """
         source = self.tokenize(text)
         beams = self.decoding.beam_size
@@ -122,8 +122,16 @@ class Translator:
         repeated = tf.reduce_any(earlier & (texts[:, :, None] == texts[:, None, :]), axis=2)
         scores = tf.where(repeated | (scores == -float("inf")), MISSING_SCORE, scores)  # [B, K]
         scores, order = tf.math.top_k(scores, k=beams)  # stable: the best stay first
-        texts = tf.where(scores == MISSING_SCORE, "", tf.gather(texts, order, batch_dims=1))
-        return {"translations": texts, "scores": scores, "truncated": source["truncated"]}
+        missing = scores == MISSING_SCORE
+        tokens = tf.gather(found.tokens, order, batch_dims=1)
+        tokens = tf.where(missing[:, :, None], PAD, tokens)
+        longest = tf.reduce_max(tf.math.count_nonzero(tokens, axis=2))
+        return {
+            "translations": tf.where(missing, "", tf.gather(texts, order, batch_dims=1)),
+            "scores": scores,
+            "tokens": tokens[:, :, : tf.maximum(longest, 1)],
+            "truncated": source["truncated"],
+        }
 
 
 def load_translator(

@@ -77,7 +77,7 @@ def _is_copy(source: str, translation: str) -> bool:
 
 def _undertranslated_share(decoded: ForcedDecoding) -> float:
     """Return the share of source tokens with letters that get almost no attention."""
-    most, total = decoded.attention.max(axis=0), decoded.attention.sum(axis=0)
+    most, total = decoded.attention.max(axis=0, initial=0.0), decoded.attention.sum(axis=0)
     undertranslated = (most < MIN_MAX_ATTENTION) & (total < MIN_TOTAL_ATTENTION)
     words = [n for n, token in enumerate(decoded.source[:-1]) if _has_letter(token)]
     return float(undertranslated[words].mean()) if words else 0.0

@@ -32,6 +32,11 @@ def tokenize(lines: Sequence[str], language: str) -> list[str]:
     ]
 
 
+def official_tokens(file: Path | None, language: str) -> Path | None:
+    """Return the file of official tokens that belongs to a file of references."""
+    return None if file is None else file.with_suffix(f".lc.norm.tok.{language}")
+
+
 def reference_tokens(references: Sequence[str], language: str, file: Path | None) -> Sequence[str]:
     """Return the tokenized references: the official ones if there are any, else our own.
 
@@ -40,8 +45,7 @@ def reference_tokens(references: Sequence[str], language: str, file: Path | None
     Args:
         references: Cased, detokenized text.
         language: Its language code.
-        file: Its file, if any. Official tokens are next to it, with the suffix
-            `.lc.norm.tok.<language>`.
+        file: Its file, if any.
 
     Returns:
         The references as tokens separated by spaces.
@@ -49,7 +53,7 @@ def reference_tokens(references: Sequence[str], language: str, file: Path | None
     Raises:
         UserError: The file of official tokens has another number of lines.
     """
-    path = None if file is None else file.with_suffix(f".lc.norm.tok.{language}")
+    path = official_tokens(file, language)
     if path is None or not path.is_file():
         log(
             f"{path or 'built-in corpus'}: no official tokens; using our own tokens of the "

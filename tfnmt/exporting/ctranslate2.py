@@ -10,6 +10,7 @@ once.
 """
 
 import json
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,11 @@ def check_export(folder: Path) -> None:
     """Raise a UserError if CTranslate2 is not installed or the folder is not empty."""
     if find_spec("ctranslate2") is None:
         raise UserError("ctranslate2: not installed; pip install ctranslate2")
-    if folder.is_dir() and any(folder.iterdir()):
+    try:
+        empty = not (os.path.isdir(folder) and any(folder.iterdir()))
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}; choose a new folder") from error
+    if not empty:
         raise UserError(f"{folder}: not empty; choose a new folder")
 
 

@@ -129,8 +129,10 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def _batch_calls(graphs: Mapping[str, Any], text: np.ndarray) -> Iterator[Call]:
     translation = graphs["greedy"](text=tf.constant(text))["translation"].numpy()
-    tokens = graphs["tokenize"](text=tf.constant(text))["tokens"].numpy()
-    inputs = {"text": text, "translation": translation, "tokens": tokens}
+    tokens, target = (
+        graphs["tokenize"](text=tf.constant(side))["tokens"].numpy() for side in (text, translation)
+    )
+    inputs = {"text": text, "translation": translation, "tokens": tokens, "target": target}
     for name in graphs:
         rows = slice(ATTENTION_ROWS if name == "attention" else None)
         yield name, {key: inputs[key][rows] for key in SIGNATURES[name].inputs}
@@ -162,10 +164,13 @@ def check_parity(
         UserError: TensorFlow Serving cannot run the SavedModel, or an output differs. The message
             names the first difference.
     """
-    with ThreadPoolExecutor() as pool:  # both compute at the same time
+    pool = ThreadPoolExecutor(1)
+    try:  # both compute at the same time
         answers = pool.submit(_run_calls, folder, calls, run_script)
         expected = [_arrays(graphs[name](**_tensors(inputs))) for name, inputs in calls]
         answer = answers.result()
+    finally:  # after an error, do not wait for the process, which the caller kills
+        pool.shutdown(wait=False)
     problems = [f"{problem}; TensorFlow Serving cannot run it" for problem in _unsupported(answer)]
     if problems:
         raise UserError(*problems)

@@ -1,7 +1,6 @@
 """Writing a SavedModel: text in, text out, for TensorFlow Serving or TensorFlow with text ops."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +16,7 @@ from tfnmt.exporting import answer_calls, replay_warmup
 from tfnmt.exporting.parity import check_parity, clean_process, make_calls
 from tfnmt.exporting.warmup import check_warmup, write_warmup
 from tfnmt.loading.models import CARD, versions_in
-from tfnmt.runtime.files import atomic_path
+from tfnmt.runtime.files import atomic_path, remove_folder
 
 PARITY = Path("assets.extra") / "parity.json"
 """The parity report inside an export."""
@@ -61,10 +60,11 @@ def publish(
     graphs = served_graphs(translator, card)
     traced = {name: graph.get_concrete_function() for name, graph in graphs.items()}
     with (
+        # After an error, its threads end when the processes below have been killed.
+        ThreadPoolExecutor() as pool,
         # These processes do their imports while this one saves the graphs.
         clean_process(answer_calls.__file__) as run_answer_calls,
         clean_process(replay_warmup.__file__) as run_replay_warmup,
-        ThreadPoolExecutor() as pool,
         atomic_path(path) as temporary,
     ):
         calls = pool.submit(make_calls, graphs, texts)
@@ -72,7 +72,7 @@ def publish(
         _save(translator, traced, temporary)
         _add_extras(card, texts, temporary)
         # Checked in another place, so that the export cannot depend on its own path.
-        moved = temporary.rename(temporary.with_name(f"{temporary.name}.moved"))
+        moved = temporary.rename(temporary.with_suffix(".moved.tmp"))
         try:
             warmup_count = pool.submit(check_warmup, moved, run_replay_warmup)
             report = check_parity(graphs, calls.result(), moved, run_answer_calls)
@@ -115,9 +115,7 @@ def remove_old(folder: Path, keep: int) -> list[int]:
     """Remove all versions except the `keep` highest ones; return the removed numbers."""
     old = versions_in(folder)[:-keep]
     for version in old:
-        # Renamed first, so that a server never sees an incomplete version.
-        hidden = (folder / str(version)).rename(folder / f".{version}.removed")
-        shutil.rmtree(hidden)
+        remove_folder(folder / str(version))  # a server never sees an incomplete version
     return old
 
 

@@ -7,21 +7,21 @@ model_card.json                                  languages, limits, evaluations,
 LICENSE.txt                                      terms and source of the training data
 """
 
+import errno
 import gzip
 import io
 import json
-import shutil
 import tarfile
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from tfnmt.config import dump_config
+from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UserError
 from tfnmt.loading.card import strip_folders
-from tfnmt.runs.checkpoints import is_complete
+from tfnmt.runs.checkpoints import check_tokenizer, is_complete
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import atomic_path
+from tfnmt.runtime.files import atomic_path, remove
 
 SUFFIX = ".tar.gz"
 CARD = "model_card.json"
@@ -43,6 +43,7 @@ def write_bundle(run: Run, card: dict[str, Any], path: Path) -> None:
     weights = run.weights()
     if not is_complete(weights.parent):
         raise UserError(f"{weights.parent}: contains a damaged or missing file; copy the run again")
+    check_tokenizer(weights.parent)
     files = {
         "config.yaml": dump_config(strip_folders(run.config())).encode(),
         "tokenizer.model": run.tokenizer_model(),
@@ -74,19 +75,53 @@ def unpack_bundle(archive: Path, folder: Path) -> None:
     Raises:
         UserError: The archive is not a bundle, or it is damaged.
     """
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    with atomic_path(folder) as temporary:
+        unpacked = temporary.with_suffix(".unpacked.tmp")
         try:
-            with tarfile.open(archive) as members:
-                members.extractall(scratch, filter="data")  # no path leaves the folder
-        except (tarfile.TarError, OSError, EOFError) as error:
-            raise UserError(f"{archive}: not a bundle ({error}); remove it") from error
-        folders = list(Path(scratch).iterdir())
-        if len(folders) != 1 or not all((folders[0] / name).is_file() for name in REQUIRED):
-            raise UserError(f"{archive}: not a bundle (it contains no run folder); remove it")
-        weights = Run(folders[0]).weights()
+            unpacked.mkdir()
+            _extract(archive, unpacked)
+            _check(archive, unpacked).rename(temporary)
+        finally:
+            remove(unpacked)
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    """Extract an archive into a folder, and verify the checksum at its end."""
+    try:
+        with gzip.open(archive) as content, tarfile.open(fileobj=content, mode="r:") as members:
+            members.extractall(folder, filter="data")  # no path leaves the folder
+            while content.read(2**20):  # the checksum of gzip follows the last member
+                pass
+    except Exception as error:  # tarfile and zlib raise many types
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise
+        reason = str(error) or type(error).__name__
+        raise UserError(f"{archive}: not a bundle, or damaged ({reason}); remove it") from error
+
+
+def _check(archive: Path, folder: Path) -> Path:
+    """Return the run folder in an extracted archive after checking its files."""
+    folders = list(folder.iterdir())
+    if len(folders) != 1 or not all((folders[0] / name).is_file() for name in REQUIRED):
+        raise UserError(f"{archive}: not a bundle (it contains no run folder); remove it")
+    try:
+        run = Run(folders[0])
+        weights = run.weights()
         if not is_complete(weights.parent):
-            raise UserError(f"{archive}: the weights are damaged; remove it and download it again")
-        shutil.move(folders[0], folder)
+            raise UserError("the weights are damaged")
+        check_tokenizer(weights.parent)
+        Tokenizer(run.tokenizer_model())
+    except UserError as error:
+        raise UserError(
+            f"{archive}: not a bundle, or damaged ({error}); remove it and download it again"
+        ) from error
+    return folders[0]
+
+
+def license_title(folder: Path) -> str:
+    """Return the first line of the license in an unpacked bundle; empty if it has none."""
+    text = (folder / LICENSE).read_text(encoding="utf-8", errors="replace")
+    return text.strip().partition("\n")[0]
 
 
 def _license_text(card: dict[str, Any]) -> str:

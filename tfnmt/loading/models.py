@@ -4,6 +4,7 @@ TensorFlow is imported only by the `load` methods, so that an invalid name is re
 """
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tfnmt.config import Config, SamplingConfig, build_config, merge
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import log
-from tfnmt.runs.checkpoints import check_weights, report_missing
+from tfnmt.runs.checkpoints import (
+    CHECKSUMS,
+    WEIGHTS,
+    averaged_steps,
+    check_weights,
+    report_missing,
+)
 from tfnmt.runs.run import Run, base_folder, newest_finished_run
 from tfnmt.runtime.startup import import_tensorflow, silence_stderr
 
@@ -22,6 +29,16 @@ if TYPE_CHECKING:
 SAVED_MODEL = "saved_model.pb"
 CARD = Path("assets.extra") / "model_card.json"
 """The model card in an export. TensorFlow Serving ignores the folder assets.extra."""
+
+RUN_FILES = (
+    "config.yaml",
+    "tokenizer.model",
+    "prepared",
+    "validations.jsonl",
+    "evaluations.jsonl",
+    "summary.json",
+    CARD.name,
+)
 
 
 @dataclass(frozen=True)
@@ -43,12 +60,36 @@ class RunModel:
         return int(self.weights.parent.name)
 
     @property
+    def weights_id(self) -> str | None:
+        """The recorded checksum of the weights; None for weights without one."""
+        try:
+            checksum: str = json.loads((self.weights.parent / CHECKSUMS).read_text())[WEIGHTS]
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        return checksum
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The checkpoint for evaluations, and the steps that were averaged, if they are known."""
+        return {
+            "weights": str(self.weights.parent.relative_to(self.run.path)),
+            "averaged_steps": averaged_steps(self.weights.parent),
+        }
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of the run, which no output may replace."""
+        checkpoints = (self.run.averaged, self.run.best, self.run.checkpoints())
+        inside = (file for each in checkpoints for file in each.folder.rglob("*"))
+        return [*(self.run.path / name for name in RUN_FILES), *inside]
+
+    @property
     def has_data_paths(self) -> bool:
         """Whether the configuration has complete paths of custom data. That of a bundle has not."""
         return not (self.run.path / CARD.name).is_file()
 
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
-        """Return the signatures of an export, and additionally `sample` and `single`.
+        """Return the signatures of an export, and two more searches: `sample` and `single`.
 
         Args:
             prefix: Text that every translation begins with.
@@ -58,11 +99,11 @@ class RunModel:
             UserError: The weights are damaged or missing.
         """
         translator = self.load_translator(prefix)
-        from tfnmt.decoding.compiled import SingleSentenceTranslator
+        from tfnmt.decoding.compiled import SingleSentenceSearch
         from tfnmt.decoding.signatures import signatures
 
         sampler = translator.sampler(sampling or SamplingConfig())
-        single = SingleSentenceTranslator(translator).translate
+        single = SingleSentenceSearch(translator).search
         return {**signatures(translator), "sample": sampler, "single": single}
 
     def load_translator(self, prefix: str = "") -> "Translator":
@@ -99,6 +140,21 @@ class ExportModel:
     def step(self) -> int:
         """The training step of the weights."""
         return int(self.card["step"])
+
+    @property
+    def weights_id(self) -> str:
+        """The time of the export."""
+        return str(self.card.get("created"))
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The checkpoint for evaluations, and the steps that were averaged: as in the card."""
+        return {key: self.card.get(key) for key in ("weights", "averaged_steps")}
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of the export, which no output may replace."""
+        return list(self.path.rglob("*"))
 
     @property
     def has_data_paths(self) -> bool:
@@ -152,6 +208,11 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
     path = find_folder(model)
     version = find_version(path)
     if version is None:
+        if path.is_dir() and not Run(path).exists():
+            raise UserError(
+                f"{path}: neither a run (config.yaml is missing) nor an export (no version such as "
+                f"1/{SAVED_MODEL}); choose the folder of a run or of an export"
+            )
         return find_run(path, changes)
     if changes:
         # --max_length=source+N changes two keys.
@@ -170,9 +231,9 @@ def find_folder(model: str) -> Path:
         UserError: The path is a file, or there is no such folder or bundle.
     """
     folder = Path(model)
-    if folder.is_file():
+    if os.path.isfile(folder):  # unlike Path's methods, it accepts names that are too long
         raise UserError(f"--model={model}: a file, not a folder; unpack a bundle first")
-    if folder.exists():
+    if os.path.exists(folder):
         return folder
     from tfnmt.loading.registry import MODELS, find_bundle
 
@@ -195,6 +256,8 @@ def find_run(path: Path, changes: dict[str, Any] | None = None) -> RunModel:
         UserError: The folder is not a run, or has no checkpoint.
     """
     run = Run(path)
+    if not run.exists() and find_version(path):
+        raise UserError(f"{path}: an export; this command needs the run that it was made from")
     config = run.config()
     if changes:
         decoding = merge(config.decoding.model_dump(), changes)
@@ -206,6 +269,8 @@ def find_run(path: Path, changes: dict[str, Any] | None = None) -> RunModel:
 
 def find_version(path: Path) -> Path | None:
     """Return the folder of a SavedModel: `path`, or its highest version; None if not an export."""
+    if not os.path.isdir(path):
+        return None
     if (path / SAVED_MODEL).is_file():
         return path
     versions = versions_in(path)
@@ -221,7 +286,9 @@ def versions_in(folder: Path) -> list[int]:
 def _read_card(version: Path) -> dict[str, Any]:
     try:
         card: dict[str, Any] = json.loads((version / CARD).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        build_config(card["config"])
+        int(card["step"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(
             f"{version / CARD}: missing or invalid model card; export the run again"
         ) from error

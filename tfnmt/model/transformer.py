@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from tfnmt.config import ModelConfig
+from tfnmt.errors import UserError
 from tfnmt.model.attention import padding_mask
 from tfnmt.model.cache import DYNAMIC_CACHE, CacheLayout, KVCache
 from tfnmt.model.decoder import Decoder, DecodingContext
@@ -68,6 +69,24 @@ class Transformer(keras.Model):
                 embedding.build()
         for layer in (self.encoder, self.decoder, self.source_dropout, self.target_dropout):
             layer.build(None)
+
+    def load_weights(self, filepath: Any, **options: Any) -> None:
+        """Load weights that `save_weights` wrote.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            UserError: The file is damaged, or its weights have other shapes.
+        """
+        try:
+            super().load_weights(filepath, **options)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # h5py and Keras raise many types
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"{filepath}: damaged, or of another model than its run describes ({reason}); copy "
+                "the complete run folder again"
+            ) from error
 
     # --- Whole targets ----------------------------------------------------------------------------
 

@@ -1,18 +1,30 @@
-"""Checkpoints: folders named by their step, with checksums, that are complete or do not exist."""
+"""Checkpoints: folders named by their step, with checksums, that are complete or do not exist.
+
+model.weights.h5     the weights
+optimizer.npz        the state of the optimizer } only in checkpoints that training resumes from
+state.json           the progress               }
+tokenizer.sha256     the checksum of the run's tokenizer, because weights fit only one tokenizer
+checksums.json       the checksums of these files
+"""
 
 import hashlib
-import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import atomic_path, remove
+from tfnmt.runtime.files import atomic_folder, parse_json, remove_folder
 
 WEIGHTS = "model.weights.h5"
 CHECKSUMS = "checksums.json"
+TOKENIZER_CHECKSUM = "tokenizer.sha256"
+AVERAGED = "averaged.json"
+"""The steps whose weights were averaged, in an averaged checkpoint."""
+
+TOKENIZER = "tokenizer.model"
+"""The tokenizer in the run folder, which contains the folders of checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +48,31 @@ class CheckpointFolder:
             UserError: The files could not be written.
         """
         path = self.folder / f"{step:08d}"
-        with atomic_path(path) as temporary:
-            temporary.mkdir()
+        tokenizer = self.folder.parent / TOKENIZER
+        with atomic_folder(path) as temporary:
             fill(temporary)
-            checksums = {file.name: _sha256(file) for file in sorted(temporary.iterdir())}
-            (temporary / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
-            remove(path)
+            if tokenizer.is_file():
+                (temporary / TOKENIZER_CHECKSUM).write_text(f"{sha256(tokenizer)}\n")
+            checksums = {file.name: sha256(file) for file in sorted(temporary.iterdir())}
+            (temporary / CHECKSUMS).write_text(dumps(checksums, indent=1) + "\n")
         others = [other for other in self.all() if other != path]
         for old in others[: max(0, len(others) + 1 - self.keep)]:
-            shutil.rmtree(old)
+            remove_folder(old)
         return path
 
     def all(self) -> list[Path]:
-        """Return the checkpoints, the oldest first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(path for path in self.folder.iterdir() if path.name.isdigit())
+        """Return the checkpoints, the oldest first.
+
+        Raises:
+            UserError: The folder cannot be read.
+        """
+        try:
+            if not self.folder.is_dir():
+                return []
+            paths = [path for path in self.folder.iterdir() if _is_checkpoint(path)]
+        except OSError as error:
+            raise _unreadable(error) from error
+        return sorted(paths, key=lambda path: int(path.name))
 
     def newest(self) -> Path | None:
         """Return the newest checkpoint, or None."""
@@ -59,19 +80,34 @@ class CheckpointFolder:
         return paths[-1] if paths else None
 
 
+def _is_checkpoint(path: Path) -> bool:
+    return path.name.isascii() and path.name.isdigit() and path.is_dir()
+
+
 def is_complete(path: Path) -> bool:
     """Return whether every file of a checkpoint exists and matches its recorded checksum."""
     try:
-        checksums = json.loads((path / CHECKSUMS).read_text())
-        return all(_sha256(path / name) == checksum for name, checksum in checksums.items())
+        checksums = _checksums(path)
+        return WEIGHTS in checksums and all(
+            sha256(path / name) == checksum for name, checksum in checksums.items()
+        )
     except (OSError, ValueError):
         return False
 
 
-def check_weights(weights: Path) -> None:
-    """Raise a UserError if a weight file is damaged, because it may still load and give nonsense.
+def averaged_steps(path: Path) -> list[int] | None:
+    """Return the steps that a checkpoint averages; None if it averages none, or if unknown."""
+    try:
+        steps: list[int] = parse_json((path / AVERAGED).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return steps
 
-    A missing file or missing checksums are no error here.
+
+def check_weights(weights: Path) -> None:
+    """Raise a UserError if a weight file or the tokenizer of its run is damaged or exchanged.
+
+    Either may still load and give nonsense. A missing file or missing checksums are no error here.
     """
     # Check twice. If training replaces the checkpoint of this step during the first check, that
     # check may compare the old checksum with the new weights.
@@ -80,11 +116,32 @@ def check_weights(weights: Path) -> None:
             f"{weights}: damaged, because it does not match {CHECKSUMS}; copy the run again, or "
             f"remove {weights.parent} to use another checkpoint of the run"
         )
+    check_tokenizer(weights.parent)
+
+
+def check_tokenizer(checkpoint: Path) -> None:
+    """Raise a UserError if the tokenizer of the run is not that of a checkpoint.
+
+    Checkpoints of earlier versions do not record their tokenizer.
+    """
+    tokenizer = checkpoint.parents[1] / TOKENIZER
+    try:
+        expected = (checkpoint / TOKENIZER_CHECKSUM).read_bytes()
+        differs = expected.strip() != sha256(tokenizer).encode()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unreadable(error) from error
+    if differs:
+        raise UserError(
+            f"{tokenizer}: damaged, or not the tokenizer that {checkpoint} was trained with; copy "
+            "the complete run folder again"
+        )
 
 
 @contextmanager
 def report_missing(weights: Path) -> Iterator[None]:
-    """Raise a UserError if the weights disappear before they are read.
+    """Raise a UserError if the weights are missing, or disappear before they are read.
 
     Training removes old checkpoints when it writes new ones.
     """
@@ -92,21 +149,41 @@ def report_missing(weights: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise UserError(
-            f"{weights}: replaced by newer weights of the run; run the command again"
+            f"{weights}: replaced by newer weights of the run, or missing; run the command again, "
+            "or copy the complete run folder"
         ) from error
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 checksum of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _checksum_differs(weights: Path) -> bool:
     """Return whether a file differs from its checksum; False if either of them is missing."""
     try:
-        checksums = json.loads((weights.parent / CHECKSUMS).read_text())
-        return bool(checksums.get(weights.name) != _sha256(weights))
+        return _checksums(weights.parent).get(weights.name) != sha256(weights)
     except FileNotFoundError:
         return False
-    except ValueError:
+    except (ValueError, IsADirectoryError):
         return True
+    except OSError as error:
+        raise _unreadable(error) from error
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _checksums(checkpoint: Path) -> dict[str, str]:
+    """Return the recorded checksums by file name.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not a dictionary of file names, for example because it is damaged.
+    """
+    checksums = parse_json((checkpoint / CHECKSUMS).read_bytes())
+    if not isinstance(checksums, dict) or any(Path(name).name != name for name in checksums):
+        raise ValueError(f"{checkpoint / CHECKSUMS}: not a dictionary of file names")
+    return checksums
+
+
+def _unreadable(error: OSError) -> UserError:
+    return UserError(f"{error.filename}: {error.strerror}; make it readable, or copy the run again")

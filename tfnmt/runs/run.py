@@ -2,7 +2,7 @@
 
 config.yaml          the resolved configuration
 tokenizer.model      the SentencePiece model
-prepared             the name of the prepared corpus, and the splits held out of its training data
+prepared             name and checksum of the prepared corpus, then the splits held out of it
 checkpoints/<step>/  the last checkpoints, each a folder renamed into place when complete
 best/<step>/         the checkpoint with the best validation BLEU
 averaged/<step>/     the average of the last checkpoints, written when training ends
@@ -12,13 +12,13 @@ evaluations.jsonl    one line per evaluation
 summary.json         the result of training; exists once training has finished
 """
 
-import fcntl
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tfnmt.config import (
     CHANGEABLE_KEYS,
@@ -30,8 +30,16 @@ from tfnmt.config import (
 )
 from tfnmt.errors import UserError
 from tfnmt.progress import log
-from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder
-from tfnmt.runtime.files import TEMPORARY, remove, write_atomically
+from tfnmt.runs.checkpoints import TOKENIZER, WEIGHTS, CheckpointFolder
+from tfnmt.runtime.files import (
+    append_line,
+    exclusive,
+    parse_json,
+    remove,
+    remove_leftovers,
+    sync,
+    write_atomically,
+)
 
 
 def base_folder() -> Path:
@@ -49,7 +57,7 @@ class Run:
     @property
     def tokenizer_path(self) -> Path:
         """The SentencePiece model."""
-        return self.path / "tokenizer.model"
+        return self.path / TOKENIZER
 
     def tokenizer_model(self) -> bytes:
         """Return the content of tokenizer.model.
@@ -82,7 +90,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether training has finished."""
-        return self.summary_path.is_file()
+        return os.path.isfile(self.summary_path)  # also in a folder that cannot be read
 
     @property
     def best(self) -> CheckpointFolder:
@@ -99,12 +107,56 @@ class Run:
         return CheckpointFolder(self.path / "checkpoints", keep)
 
     def exists(self) -> bool:
-        """Return whether this is a run folder."""
-        return self._config_path.is_file()
+        """Return whether this is a run folder.
+
+        Raises:
+            UserError: The folder cannot be read.
+        """
+        try:
+            return self._config_path.is_file()
+        except OSError as error:
+            raise UserError(
+                f"{self.path}: {error.strerror}; choose a run folder that you can read"
+            ) from error
 
     def has_checkpoint(self) -> bool:
         """Return whether the run has weights: in `checkpoints/`, `best/` or `averaged/`."""
         return self.exists() and self._selected() is not None
+
+    def check_free(self) -> None:
+        """Raise a UserError if a new run would mix its files with others in the folder.
+
+        An existing run is no error, and neither are the files that a killed `create` left.
+        """
+        if self.exists() and self.tokenizer_path.is_file():
+            return
+        own = {TOKENIZER, self._prepared_path.name, self.logs.name}
+        try:
+            names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        except OSError as error:
+            raise UserError(f"--run_dir={self.path}: {error.strerror}; choose another") from error
+        if foreign := [name for name in names if name not in own and not name.startswith(".")]:
+            raise UserError(
+                f"--run_dir={self.path}: contains {foreign[0]} but is not a complete run "
+                "(config.yaml or tokenizer.model is missing); choose a new or empty folder, or "
+                "copy the complete run again"
+            )
+
+    def check_resumable(self) -> None:
+        """Raise a UserError if the run has weights but no checkpoint to resume from.
+
+        A new start would replace the weights that are left.
+        """
+        if self.has_checkpoint() and not self.checkpoints().all():
+            raise self.no_checkpoint_left()
+
+    def no_checkpoint_left(self) -> UserError:
+        """Return the error of a run that has weights but cannot be resumed."""
+        return UserError(
+            f"{self.path}: cannot be resumed, because checkpoints/ has no complete checkpoint; "
+            "copy the complete run again, or start another --run_dir with training.init_from set "
+            "to this run"
+        )
 
     def create(
         self, config: Config, tokenizer_model: bytes, prepared: str, held_out: Sequence[str] = ()
@@ -114,7 +166,7 @@ class Run:
         Args:
             config: The configuration.
             tokenizer_model: The SentencePiece model.
-            prepared: The name of the prepared corpus, which identifies the training data.
+            prepared: Name and checksum of the prepared corpus, which identify the training data.
             held_out: The splits whose pairs were removed from the training data.
         """
         write_atomically(self.tokenizer_path, tokenizer_model)
@@ -144,15 +196,37 @@ class Run:
     def accept_changes(self, config: Config) -> None:
         """Write a changed configuration. The run is then unfinished until its new limit."""
         if config != self.config():
+            # First, because the run must never look finished with a configuration of later steps.
+            remove(self.summary_path)
+            sync(self.path)
             write_atomically(self._config_path, dump_config(config).encode())
-            self.summary_path.unlink(missing_ok=True)
 
-    def check_data(self, prepared: str) -> None:
-        """Raise a UserError if the prepared corpus is not the one that the run was started with."""
-        if self._prepared()[0] != prepared:
+    def was_trained_on(self, name: str) -> bool:
+        """Return whether a prepared corpus has the name of the one that the run was started with.
+
+        Raises:
+            UserError: The run does not record it.
+        """
+        return self._prepared()[0].split()[0] == name
+
+    def check_data(self, prepared: str, tokenizer_model: bytes) -> None:
+        """Raise a UserError if the run was started with another prepared corpus or tokenizer.
+
+        Args:
+            prepared: Name and checksum of the prepared corpus. Runs of earlier versions recorded
+                only its name.
+            tokenizer_model: The content of its SentencePiece model file.
+        """
+        recorded = self._prepared()[0].split()
+        if recorded != prepared.split()[: len(recorded)]:
             raise UserError(
                 f"{self.path}: the training or validation data has changed since the run was "
                 "started; resume with the original data, or set --run_dir for a new run"
+            )
+        if self.tokenizer_model() != tokenizer_model:
+            raise UserError(
+                f"{self.tokenizer_path}: damaged, or not the tokenizer of the prepared corpus; "
+                "copy the complete run folder again"
             )
 
     def held_out(self) -> tuple[str, ...]:
@@ -160,14 +234,21 @@ class Run:
         return tuple(self._prepared()[1:])
 
     def _prepared(self) -> list[str]:
-        """Return the name of the prepared corpus, followed by the held-out splits."""
+        """Return name and checksum of the prepared corpus, followed by the held-out splits."""
         try:
-            return self._prepared_path.read_text().splitlines()
+            lines = self._prepared_path.read_text().splitlines()
         except FileNotFoundError as error:
             raise UserError(
                 f"{self.path}: does not record its training data, like every bundle; use the run "
                 "that the bundle was made from"
             ) from error
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{self._prepared_path}: cannot be read; copy the complete run folder again"
+            ) from error
+        if not lines or not lines[0].split():
+            raise UserError(f"{self._prepared_path}: empty; copy the complete run folder again")
+        return lines
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -176,26 +257,11 @@ class Run:
         Raises:
             UserError: Another process trains this run, or the folder is not writable.
         """
-        with self._lock() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(
-                    f"{self.path}: another process trains this run; wait for it, or set --run_dir"
-                ) from error
+        problem = "another process trains this run; wait for it, or choose another folder"
+        with exclusive(self.path / ".lock", f"--run_dir={self.path}", problem):
             for folder in (self.path, *self.path.iterdir()):
-                for temporary in folder.glob(TEMPORARY):
-                    remove(temporary)
+                remove_leftovers(folder)
             yield
-
-    def _lock(self) -> IO[str]:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            return (self.path / ".lock").open("w")
-        except OSError as error:
-            raise UserError(
-                f"--run_dir={self.path}: {error.strerror}; choose a writable folder"
-            ) from error
 
     def weights(self) -> Path:
         """Return the weight file of the averaged, else the best, else the newest checkpoint.
@@ -223,7 +289,8 @@ class Run:
 
     def validations(self) -> dict[int, float]:
         """Return validation BLEU by step. A repeated step counts with its later value."""
-        return {line["step"]: line["bleu"] for line in _read(self._validations_path)}
+        lines = _read(self._validations_path, _is_validation)
+        return {line["step"]: line["bleu"] for line in lines}
 
     def append_evaluation(self, evaluation: dict[str, Any]) -> None:
         """Append a line to evaluations.jsonl."""
@@ -265,25 +332,37 @@ def _modified(folder: Path) -> int:
 
 
 def _append(path: Path, scores: dict[str, Any]) -> None:
-    """Append a line of JSON. An incomplete last line, left by a full disk, is ended first."""
+    """Append a line of JSON."""
     # File names that are not UTF-8 contain surrogates, which JSON can escape.
     line = f"{json.dumps(scores, ensure_ascii=False)}\n".encode(errors="backslashreplace")
     try:
-        with path.open("ab+") as file:
-            file.seek(max(0, file.tell() - 1))
-            file.write(line if file.read() in (b"", b"\n") else b"\n" + line)
+        append_line(path, line)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; the scores were not saved") from error
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(
+    path: Path, is_valid: Callable[[dict[str, Any]], bool] = lambda line: True
+) -> list[dict[str, Any]]:
     """Return the valid lines of a JSON Lines file. A missing file has none."""
-    if not path.is_file():
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; make it readable, or remove it") from error
     objects = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
-            objects.append(json.loads(line))
+            content = parse_json(line)
         except ValueError:
-            log(f"{path}: line {number} is incomplete; it is skipped")
+            content = None
+        if isinstance(content, dict) and is_valid(content):
+            objects.append(content)
+        else:
+            log(f"{path}: line {number} is incomplete or invalid; it is skipped")
     return objects
+
+
+def _is_validation(line: dict[str, Any]) -> bool:
+    return isinstance(line.get("step"), int) and isinstance(line.get("bleu"), int | float)

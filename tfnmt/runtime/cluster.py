@@ -19,7 +19,14 @@ def uses_tf_config() -> bool:
 
 def uses_slurm() -> bool:
     """Return whether Slurm runs this command as several tasks. TF_CONFIG takes precedence."""
-    return not uses_tf_config() and int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
+    return not uses_tf_config() and _slurm_tasks() > 1
+
+
+def _slurm_tasks() -> int:
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS") or "1"
+    if not tasks.isdecimal():
+        raise UsageError(f"SLURM_STEP_NUM_TASKS={tasks}: not a number; unset it or start with srun")
+    return int(tasks)
 
 
 def is_distributed() -> bool:

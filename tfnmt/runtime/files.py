@@ -1,12 +1,18 @@
-"""Safe file access: atomic writes, locks, and output files whose writer can be resumed."""
+"""Safe file access: atomic writes, checks of outputs, and locks.
 
+Files survive a power cut: they are written to the disk before they are renamed, and the folder with
+the new name afterwards.
+"""
+
+import ctypes
+import errno
 import fcntl
+import glob
 import json
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +35,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename it to `path` if no error occurred.
 
     Works for files, and for folders that do not exist yet. After an error nothing new remains.
-    Symbolic links are followed. A stream, such as /dev/null, is written directly.
+    Symbolic links are followed. A stream, such as /dev/null, is written directly. The content is on
+    the disk before the rename, and the new name afterwards.
 
     Args:
         path: The final path. Its parent folders are created.
@@ -45,18 +52,74 @@ def atomic_path(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise UserError(f"{path}: {error.strerror or error}") from error
         return
-    path = Path(os.path.realpath(path))
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove(temporary)  # left by a killed process with the same process id
+    with _temporary_of(path) as (final, temporary):
         yield temporary
-        temporary.rename(path)
+        _sync_tree(temporary)
+        temporary.rename(final)
+        sync(final.parent)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder, and rename it to `path` if no error occurred.
+
+    Like `atomic_path`, but it replaces an existing folder: at any time `path` is the old or the new
+    one.
+
+    Args:
+        path: The final path. Its parent folders are created.
+
+    Raises:
+        UserError: The file system refused an operation.
+    """
+    with _temporary_of(path) as (final, temporary):
+        temporary.mkdir()
+        yield temporary
+        _sync_tree(temporary)
+        if final.is_dir():
+            _exchange(temporary, final)
+        else:
+            temporary.rename(final)
+        sync(final.parent)
+
+
+@contextmanager
+def _temporary_of(path: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the final path without symbolic links, and a temporary path, removed at the end."""
+    path = Path(os.path.realpath(path))
+    temporary = _temporary_name(path)
+    try:
+        make_folder(path.parent)
+        remove(temporary)  # left by a killed process with the same process id
+        yield path, temporary
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}; nothing was written") from error
     finally:
         with suppress(OSError):
             remove(temporary)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """Exchange the names of two folders in one operation, if the file system supports it."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # an old C library
+        failed = True
+    else:
+        names = os.fsencode(new), os.fsencode(old)
+        failed = renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) != 0
+    if failed:  # such as NFS: for an instant there is neither folder
+        remove_folder(old)
+        new.rename(old)
+
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+"""Constants of Linux. Python has no function for this system call."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -65,12 +128,79 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents where they are missing, and write them to the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync(folder.parent)
+
+
+def sync(path: Path) -> None:
+    """Write a file, or the names in a folder, from the memory of the system to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of file systems without this call
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _sync_tree(path: Path) -> None:
+    """Write a file, or a folder with its content, to the disk."""
+    if path.is_dir():
+        for child in path.iterdir():
+            _sync_tree(child)
+    sync(path)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line, and write it to the disk. An incomplete last line is ended first."""
+    new = not path.exists()
+    with path.open("ab+") as file:
+        file.seek(max(0, file.tell() - 1))
+        file.write(line if file.read() in (b"", b"\n") else b"\n" + line)
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        sync(path.parent)
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON of unknown origin; every problem raises a ValueError."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
 def remove(path: Path) -> None:
     """Remove a file, or a folder with its content, if it exists."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    elif path.exists():
-        path.unlink()
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder that others read: renamed first, so that it never appears incomplete."""
+    shutil.rmtree(path.rename(path.with_name(f".{path.name}.{os.getpid()}.removed.tmp")))
+
+
+def remove_leftovers(folder: Path, name: str = "") -> None:
+    """Remove the temporary files and folders of killed processes.
+
+    The caller must hold the lock of the writers, so that no other process is using them.
+
+    Args:
+        folder: The folder of the final paths.
+        name: The name of the final path; all of them if empty.
+    """
+    for left in folder.glob(f".{glob.escape(name)}{TEMPORARY}" if name else TEMPORARY):
+        with suppress(OSError):
+            remove(left)
 
 
 def is_stream(path: Path) -> bool:
@@ -90,18 +220,70 @@ def check_writable(path: Path) -> None:
     if is_stream(path):
         return
     path = Path(os.path.realpath(path))
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UserError(f"{path}: a folder; choose a file name")
+    temporary = _temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
+        temporary.touch()
+        temporary.unlink()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; choose another file") from error
 
 
+def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, Iterable[Path]]) -> None:
+    """Check the output files of a command before its work.
+
+    Links are followed. Several flags may name the same stream.
+
+    Args:
+        outputs: The file of each output flag; None if the flag is not given.
+        inputs: The files that the command reads, by the flag that selects them.
+
+    Raises:
+        UsageError: An output is an input or another output, or has the name of a compressed file.
+        UserError: A file cannot be written.
+    """
+    given = {
+        flag: name
+        for flag, name in outputs.items()
+        if name is not None and not is_stream(Path(name))
+    }
+    problems = []
+    flags_by_path: dict[str, str] = {}
+    for flag, name in given.items():
+        clash = flags_by_path.setdefault(os.path.realpath(name), flag)
+        if clash != flag:
+            problems.append(f"{flag}={name}: is the file of {clash}; choose another file")
+        problems += [
+            f"{flag}={name}: is read by {source}; choose another file"
+            for source, files in inputs.items()
+            if any(_is_same_file(Path(name), file) for file in files)
+        ]
+        if Path(name).suffix.lower() == ".gz":
+            problems.append(
+                f"{flag}={name}: the output is not compressed; omit the .gz, or pipe the output "
+                "through gzip"
+            )
+    if problems:
+        raise UsageError(*problems)
+    for name in given.values():
+        check_writable(Path(name))
+
+
+def _is_same_file(path: Path, other: Path) -> bool:
+    # In a folder without permission, os.path returns False where Path's methods raise an error.
+    return os.path.isfile(path) and os.path.exists(other) and os.path.samefile(path, other)
+
+
 def check_folder(path: Path) -> None:
     """Raise a UserError if a folder cannot be created or written to. Creates nothing."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # such as a name that is too long
+        raise UserError(f"{path}: {error.strerror}; choose another path") from error
     existing = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
     if not existing.is_dir():
         raise UserError(f"{path}: {existing} is not a folder; choose another path")
@@ -119,6 +301,52 @@ def check_disk_space(folder: Path, size: int) -> None:
 
 
 # --- Locks ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def exclusive(path: Path, place: str, problem: str) -> Iterator[None]:
+    """Hold an exclusive lock on a file, which is removed at the end.
+
+    The system releases the lock when the process ends for any reason.
+
+    Args:
+        path: The lock file. Its folder is created.
+        place: The file, folder or flag that errors name.
+        problem: The error if another process holds the lock, and the fix.
+
+    Raises:
+        UserError: Another process holds the lock, or the folder is not writable.
+    """
+    with _lock(path, place, problem):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _lock(path: Path, place: str, problem: str) -> IO[str]:
+    """Return the locked file."""
+    try:
+        make_folder(path.parent)
+        while True:
+            lock = path.open("a")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _names(path, lock):
+                return lock
+            lock.close()  # its last holder has just removed it
+    except BlockingIOError as error:
+        lock.close()
+        raise UserError(f"{place}: {problem}") from error
+    except OSError as error:
+        raise UserError(f"{place}: {error.strerror}; choose a writable folder") from error
+
+
+def _names(path: Path, file: IO[str]) -> bool:
+    """Return whether a path is still the name of an open file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -148,129 +376,11 @@ def write_lines(lines: Iterable[str], path: str | None) -> None:
     """Write lines to a file, or print each line immediately if `path` is None.
 
     Raises:
-        UserError: The file, or stdout, could not be written.
+        UserError: The file could not be written.
     """
     if path is None:
         for line in lines:
-            _print(line)
+            print(line, flush=True)
         return
     with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
-
-
-def _print(line: str) -> None:
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:  # the reader has closed the pipe, which is no error
-        raise
-    except OSError as error:
-        discard_stdout()
-        raise UserError(f"stdout: {error.strerror}") from error
-
-
-def discard_stdout() -> None:
-    """Redirect stdout to nowhere, so that Python's flush at exit does not raise another error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class ResumableFile:
-    """An output file that appears when it is complete, and whose writer can be killed and resumed.
-
-    Until then, `.<name>.partial` in the same folder contains the finished lines. `.<name>.job`
-    contains the job: the input and the settings that the lines were made with.
-
-    Call `locked`, then `start` or `resume`, then `write`.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.realpath(path))
-        self.partial = self.path.with_name(f".{self.path.name}.partial")
-        self.job_path = self.path.with_name(f".{self.path.name}.job")
-
-    @property
-    def finished(self) -> bool:
-        """Whether the file is complete, and was not started again afterwards."""
-        return self.path.is_file() and not (self.partial.exists() or self.job_path.exists())
-
-    def locked(self) -> IO[str]:
-        """Exclude other writers until the returned file is closed, or the process ends.
-
-        Raises:
-            UserError: Another process is writing, or the folder is not writable.
-        """
-        if self.path.is_dir():
-            raise UsageError(f"{self.path}: a folder; choose a file name")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Lock the job file, because the partial file is renamed at the end.
-            lock = self.job_path.open("a")
-        except OSError as error:
-            raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.close()
-            raise UserError(
-                f"{self.path}: another process is writing this file; wait until it has finished"
-            ) from error
-        return lock
-
-    def start(self, job: dict[str, Any]) -> int:
-        """Discard earlier lines and record the job; returns 0, the number of finished lines."""
-        try:
-            self.partial.unlink(missing_ok=True)
-            self.job_path.write_text(json.dumps(job))
-        except OSError as error:
-            raise UserError(f"{self.path}: {error.strerror}; nothing was written") from error
-        return 0
-
-    def resume(self, job: dict[str, Any]) -> int:
-        """Return the number of finished lines; an incomplete last line is removed.
-
-        Raises:
-            UsageError: The existing lines belong to a different job.
-        """
-        if not self.partial.is_file():
-            return self.start(job)
-        recorded = _read_job(self.job_path)
-        differing = [key for key, value in job.items() if recorded.get(key) != value]
-        if differing:
-            raise UsageError(
-                f"--resume: {self.partial} was started with a different {', '.join(differing)}; "
-                "use the same input and flags, or start over without --resume"
-            )
-        lines, size = 0, 0
-        with self.partial.open("rb+") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    lines, size = lines + 1, size + len(line)
-            file.truncate(size)
-        return lines
-
-    def write(self, lines: Iterable[str]) -> None:
-        """Append lines as they arrive, and give the file its final name after the last one."""
-        try:
-            # Line-buffered: finished lines survive however the process ends.
-            with self.partial.open("a", encoding="utf-8", newline="\n", buffering=1) as file:
-                file.writelines(f"{line}\n" for line in lines)
-            self.partial.rename(self.path)
-            self.job_path.unlink(missing_ok=True)
-        except OSError as error:
-            problem = f"{self.path}: {error.strerror or error}"
-            raise UserError(f"{problem}; {self._resume_hint}") from error
-        except BaseException:
-            log(self._resume_hint)
-            raise
-
-    @property
-    def _resume_hint(self) -> str:
-        return f"finished lines are in {self.partial}; continue with --resume"
-
-
-def _read_job(path: Path) -> dict[str, Any]:
-    """Return the recorded job; empty if the process was killed before it was recorded."""
-    try:
-        job: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return job

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tfnmt.runtime.cluster import is_distributed
+from tfnmt.runtime.streams import open_missing_descriptors
 
 # --- Settings, made before the import ------------------------------------------------------------
 
@@ -102,6 +103,7 @@ def _no_garbage_collection() -> Iterator[None]:
 @contextmanager
 def silence_stderr() -> Iterator[None]:
     """Discard output to file descriptor 2, because C++ code prints there at any log level."""
+    open_missing_descriptors()
     original = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
     try:

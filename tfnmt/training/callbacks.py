@@ -1,10 +1,10 @@
 """Callbacks between the steps: progress, checkpoints, and the end of a training run."""
 
 import resource
-import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from types import FrameType
 
@@ -16,8 +16,10 @@ from tfnmt.data.batching.plan import Plan
 from tfnmt.errors import UserError
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
+from tfnmt.runtime.files import remove_folder
 from tfnmt.training.checkpoints import Progress, save_checkpoint
 from tfnmt.training.loss import perplexity
+from tfnmt.training.trainer import Stop
 
 Logs = dict[str, float] | None
 
@@ -58,7 +60,7 @@ class Clock(keras.callbacks.Callback):
         progress.step += 1
         progress.epoch, progress.batch = divmod(progress.step, self.plan.batches_per_epoch)
         progress.tokens += int(logs["tokens"])
-        if logs["stop"] > 0:
+        if logs["ended"] + logs["interrupted"] > 0:
             self.model.stop_training = True
 
 
@@ -189,7 +191,7 @@ class Checkpointer(keras.callbacks.Callback):
         path = save_checkpoint(folder, self.model, self.progress)
         for other in folder.all():
             if other != path and not self._is_regular(int(other.name)):
-                shutil.rmtree(other)
+                remove_folder(other)
 
     def _is_regular(self, step: int) -> bool:
         return step % self.config.checkpoint_steps == 0
@@ -205,8 +207,8 @@ class Limits(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Stop at the first limit. Must run after validation."""
-        if self.progress.reached_limit(self.config):
-            self.model.request_stop()
+        if self.progress.reached_limits(self.config):
+            self.model.request_stop(Stop.ENDED)
 
 
 class Guard(keras.callbacks.Callback):
@@ -237,18 +239,24 @@ class Guard(keras.callbacks.Callback):
 
 
 class Signals(keras.callbacks.Callback):
-    """Ends training after the current step on Ctrl-C or SIGTERM; at once on a second signal."""
+    """Ends training after the current step on Ctrl-C, SIGTERM or SIGHUP; at once on a second one.
+
+    If several workers train together, a signal to one of them ends training on all.
+    """
 
     caught: int | None = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Install the signal handlers."""
-        self._before = {number: signal.signal(number, self._handle) for number in _STOP_SIGNALS}
+        self._before = {number: signal.signal(number, self._handle) for number in _stop_signals()}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Stop if a signal has arrived."""
-        if self.caught is not None:
-            self.model.request_stop()
+        """Stop if a signal has arrived, or was sent to another worker."""
+        assert logs is not None
+        if logs["interrupted"] > 0 and self.caught is None:
+            self.caught = signal.SIGTERM
+        elif self.caught is not None:
+            self.model.request_stop(Stop.INTERRUPTED)
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Restore the earlier signal handlers."""
@@ -263,4 +271,7 @@ class Signals(keras.callbacks.Callback):
             signal.signal(number, handler)
 
 
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+def _stop_signals() -> Iterator[signal.Signals]:
+    yield from (signal.SIGINT, signal.SIGTERM)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup does
+        yield signal.SIGHUP

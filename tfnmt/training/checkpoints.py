@@ -2,7 +2,7 @@
 
 import json
 import math
-import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 
 from tfnmt.config import TrainingConfig
+from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import log
-from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder, is_complete
+from tfnmt.runs.checkpoints import (
+    AVERAGED,
+    WEIGHTS,
+    CheckpointFolder,
+    check_tokenizer,
+    is_complete,
+)
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import check_disk_space
+from tfnmt.runtime.cluster import is_chief
+from tfnmt.runtime.files import check_disk_space, parse_json, remove_folder
 from tfnmt.training.trainer import Trainer
 
 OVERHEAD = 2**20
@@ -38,14 +46,15 @@ class Progress:
     worse: int = 0  # validations since the best one
     skipped: int = 0  # steps without a finite gradient, which changed nothing
 
-    def reached_limit(self, config: TrainingConfig) -> bool:
-        """Return whether the limit of tokens, minutes or patience is reached."""
-        reached = (
-            (self.tokens, config.max_tokens),
-            (self.seconds / 60, config.max_minutes),
-            (self.worse, config.patience),
-        )
-        return any(limit is not None and value >= limit for value, limit in reached)
+    def reached_limits(self, config: TrainingConfig) -> list[str]:
+        """Return the limits of tokens, minutes and patience that are reached, by their keys."""
+        values = {
+            "max_tokens": self.tokens,
+            "max_minutes": self.seconds / 60,
+            "patience": self.worse,
+        }
+        limits = config.model_dump()
+        return [key for key in values if limits[key] is not None and values[key] >= limits[key]]
 
 
 def save_checkpoint(checkpoints: CheckpointFolder, trainer: Trainer, progress: Progress) -> Path:
@@ -75,33 +84,60 @@ def save_checkpoint(checkpoints: CheckpointFolder, trainer: Trainer, progress: P
 def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
     """Restore the newest complete checkpoint, and remove newer damaged ones.
 
+    Without a complete one, nothing is removed.
+
     Args:
         run: The run folder.
         trainer: The trainer whose weights and optimizer state are set.
 
     Returns:
-        The progress of the checkpoint; the progress at step 0 if there is no checkpoint.
+        The progress of the checkpoint; the progress at step 0 if the run has no weights.
+
+    Raises:
+        UserError: The run has weights, but no complete checkpoint.
     """
-    for path in reversed(run.checkpoints().all()):
-        if not is_complete(path):
-            log(f"{path}: damaged, removed; resuming from the previous checkpoint, if there is one")
-            shutil.rmtree(path)
-            continue
-        trainer.transformer.load_weights(path / WEIGHTS)
+    paths = run.checkpoints().all()
+    newest = next((path for path in reversed(paths) if is_complete(path)), None)
+    if newest is None:
+        if run.has_checkpoint():
+            raise run.no_checkpoint_left()
+        return Progress()
+    for path in paths[paths.index(newest) + 1 :]:
+        if is_chief():
+            log(f"{path}: damaged, removed; resuming from the previous checkpoint")
+            remove_folder(path)
+    return _restore(newest, trainer)
+
+
+def _restore(path: Path, trainer: Trainer) -> Progress:
+    """Set weights and optimizer state of a trainer; returns the progress of the checkpoint."""
+    check_tokenizer(path)
+    trainer.transformer.load_weights(path / WEIGHTS)
+    try:
         with np.load(path / OPTIMIZER) as arrays:
             for number, variable in enumerate(trainer.optimizer.variables):
                 variable.assign(arrays[f"arr_{number}"])
-        return Progress(**json.loads((path / STATE).read_text()))
-    return Progress()
+        return Progress(**parse_json((path / STATE).read_bytes()))
+    except (OSError, KeyError, TypeError, ValueError) as error:  # checksums match: another version
+        raise UserError(
+            f"{path}: cannot be resumed by this version ({error}); use the version that made it, "
+            "or start another --run_dir with training.init_from set to this run"
+        ) from error
 
 
-def save_weights(checkpoints: CheckpointFolder, transformer: Transformer, step: int) -> Path:
+def save_weights(
+    checkpoints: CheckpointFolder,
+    transformer: Transformer,
+    step: int,
+    averaged: Sequence[Path] = (),
+) -> Path:
     """Write a checkpoint with the weights only, for translating.
 
     Args:
         checkpoints: The folder of checkpoints.
         transformer: The Transformer whose weights are saved.
         step: The step of the weights, which names the checkpoint.
+        averaged: The checkpoints whose average the weights are. Their steps are recorded.
 
     Returns:
         The folder of the new checkpoint.
@@ -110,6 +146,9 @@ def save_weights(checkpoints: CheckpointFolder, transformer: Transformer, step: 
     def fill(folder: Path) -> None:
         check_disk_space(folder, _file_size(transformer.variables))
         transformer.save_weights(folder / WEIGHTS)
+        if averaged:
+            steps = [int(path.name) for path in averaged]
+            (folder / AVERAGED).write_text(json.dumps(steps) + "\n")
 
     return checkpoints.write(step, fill)
 

@@ -1,7 +1,6 @@
 """A training run: from random weights or the last checkpoint to the averaged model."""
 
 import json
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -109,8 +108,6 @@ def train(training: Training) -> int | None:
         if writer is not None:
             writer.close()
     if signals.caught is None and is_chief():
-        if not has_ended(config.training, plan, progress):
-            return signal.SIGTERM  # sent to another worker
         _finish(training, trainer, progress)
     return signals.caught
 
@@ -161,17 +158,28 @@ def _initialize_from(transformer: Transformer, config: Config, run: Run) -> None
 
 def last_step(config: TrainingConfig, plan: Plan) -> int:
     """Return the step at which training ends, unless another limit is reached first."""
-    limits = [ENDLESS]
+    return min([ENDLESS, *_last_steps(config, plan).values()])
+
+
+def _last_steps(config: TrainingConfig, plan: Plan) -> dict[str, int]:
+    """Return the last step according to max_steps and max_epochs, as far as they are set."""
+    last = {}
     if config.max_steps is not None:
-        limits.append(config.max_steps)
+        last["max_steps"] = config.max_steps
     if config.max_epochs is not None:
-        limits.append(config.max_epochs * plan.batches_per_epoch)
-    return min(limits)
+        last["max_epochs"] = config.max_epochs * plan.batches_per_epoch
+    return last
+
+
+def reached_ends(config: TrainingConfig, plan: Plan, progress: Progress) -> list[str]:
+    """Return the keys of the limits that a training run has reached; none while it continues."""
+    steps = [key for key, step in _last_steps(config, plan).items() if progress.step >= step]
+    return steps + progress.reached_limits(config)
 
 
 def has_ended(config: TrainingConfig, plan: Plan, progress: Progress) -> bool:
     """Return whether any limit of the training run is reached."""
-    return progress.step >= last_step(config, plan) or progress.reached_limit(config)
+    return bool(reached_ends(config, plan, progress))
 
 
 def _callbacks(
@@ -229,31 +237,40 @@ def _log_start(
         f"{plan.batches_per_epoch:,} batches per epoch, "
         f"{strategy.num_replicas_in_sync} {device_kind()} device(s)"
     )
-    if progress.step:
-        log(f"{training.run.path}: resuming after step {progress.step:,}")
+    if not progress.step:
+        return
+    config, path = training.config.training, training.run.path
+    if ends := reached_ends(config, plan, progress):
+        settings = " and ".join(f"training.{key}={getattr(config, key)}" for key in ends)
+        log(
+            f"{path}: {settings} has already been reached at step {progress.step:,}; there is no "
+            "further step, and the averaged checkpoint is written again"
+        )
+    else:
+        log(f"{path}: resuming after step {progress.step:,}")
 
 
 def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
     """Average the weights, evaluate the average, and mark the run as finished."""
     run, (transformer, evaluate) = training.run, training.evaluation_model
-    averaged = 0  # checkpoints
+    averaged: list[Path] = []
     kind = "the moving average of the weights"
     if trainer.optimizer.moving_averages:
         trainer.write_weights(transformer)
     else:
         averaged = _average_checkpoints(training)
-        kind = f"the average of the last {averaged} checkpoints"
-    save_weights(run.averaged, transformer, progress.step)
+        kind = f"the average of the last {len(averaged)} checkpoints"
+    save_weights(run.averaged, transformer, progress.step, averaged)
     bleu = evaluate().bleu
     tensorboard.write_result(run, training.config, progress.step, bleu)
     log(f"{kind}: val BLEU {bleu:.2f}")
-    summary = {**asdict(progress), "averaged": averaged, "averaged_bleu": bleu}
+    summary = {**asdict(progress), "averaged": len(averaged), "averaged_bleu": bleu}
     write_atomically(run.summary_path, (json.dumps(summary, indent=1) + "\n").encode())
 
 
-def _average_checkpoints(training: Training) -> int:
-    """Average the last complete checkpoints into the evaluation model; returns their number."""
+def _average_checkpoints(training: Training) -> list[Path]:
+    """Average the last complete checkpoints into the evaluation model; returns their folders."""
     checkpoints = [path for path in training.run.checkpoints().all() if is_complete(path)]
     checkpoints = checkpoints[-training.config.training.average_last :]
     average_weights(checkpoints, training.evaluation_model.transformer)
-    return len(checkpoints)
+    return checkpoints

@@ -1,6 +1,7 @@
 """One training step, exact on any number of replicas."""
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import keras
@@ -28,6 +29,13 @@ class Part(NamedTuple):
     sums: Sums
 
 
+class Stop(IntEnum):
+    """A reason of a worker to stop all workers."""
+
+    ENDED = 0  # a limit of the training run is reached
+    INTERRUPTED = 1  # by a signal
+
+
 class Trainer(keras.Model):
     """The model that `fit` trains: the Transformer with teacher forcing.
 
@@ -50,12 +58,12 @@ class Trainer(keras.Model):
         Args:
             transformer: The model.
             config: Optimizer, loss, precision and gradient accumulation.
-            stop: A scalar, 1 if this worker wants to stop. Created outside the strategy, it is not
-                mirrored.
+            stop: For each reason of `Stop`, 1 if this worker wants to stop, [2]. Created outside
+                the strategy, it is not mirrored.
             streams: The number of parallel streams that a replica divides its rows into.
         """
         super().__init__(name="trainer")
-        self.stop = tf.Variable(0.0, trainable=False) if stop is None else stop
+        self.stop = make_stop() if stop is None else stop
         self.transformer = transformer
         self.config = config
         self.streams = streams
@@ -82,7 +90,7 @@ class Trainer(keras.Model):
             learning_rate: The learning rate of the step.
             padding: The share of padding.
             skipped: 1 if the gradient was not finite, otherwise 0.
-            stop: The number of replicas whose worker wants to stop.
+            ended, interrupted: The number of replicas whose worker wants to stop for this reason.
         """
         context = tf.distribute.get_replica_context()
         shares = self._divide(data, self._dropout_seed(context))
@@ -110,13 +118,14 @@ class Trainer(keras.Model):
             "learning_rate": learning_rate,
             "padding": 1 - sums.tokens / padded_tokens,
             "skipped": tf.cast(~finite, tf.float32),
-            "stop": stop,
+            "ended": stop[Stop.ENDED],
+            "interrupted": stop[Stop.INTERRUPTED],
         }
 
-    def request_stop(self) -> None:
+    def request_stop(self, reason: Stop) -> None:
         """Stop after this step. Several workers all stop after the next one."""
         if is_distributed():
-            self.stop.assign(1.0)
+            self.stop.assign(tf.one_hot(reason, len(Stop)))
         else:
             self.stop_training = True
 
@@ -230,6 +239,11 @@ class Trainer(keras.Model):
         return tf.stack([self.config.seed, number])
 
 
+def make_stop() -> tf.Variable:
+    """Create the variable that stops training, [2]: 0 for each reason."""
+    return tf.Variable(tf.zeros(len(Stop)), trainable=False)
+
+
 def add_parts(parts: list[Part]) -> Part:
     """Add up the parts of a batch."""
     if len(parts) == 1:
@@ -253,7 +267,7 @@ def make_trainer(config: Config, vocab_size: int, strategy: tf.distribute.Strate
     """Create a Transformer with random weights, and its trainer, on all devices."""
     # oneDNN's fused product with bias does not check its allocation, and crashes without memory.
     tf.config.optimizer.set_experimental_options({"remapping": False})
-    stop = tf.Variable(0.0, trainable=False)
+    stop = make_stop()
     keras.config.set_dtype_policy(config.training.precision)
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)

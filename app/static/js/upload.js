@@ -144,10 +144,10 @@ function content({ cells, columns, ends, table, translations }) {
 }
 
 // Yields batches of texts within the limits of a request.
-function* batches(texts, { max_chars, max_texts }) {
+function* batches(texts, { max_chars, max_texts, max_sentences }) {
   let batch = [];
   let characters = 0;
-  const maxTexts = Math.min(max_texts, MAX_BATCH);
+  const maxTexts = Math.min(max_texts, max_sentences, MAX_BATCH);
   for (const text of texts) {
     const textLength = length(text);
     if (batch.length && (batch.length === maxTexts || characters + textLength > max_chars)) {

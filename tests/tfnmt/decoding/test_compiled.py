@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfnmt.config import DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.decoding import compiled
-from tfnmt.decoding.compiled import LENGTH_MULTIPLE, SingleSentenceTranslator, compiled_search
+from tfnmt.decoding.compiled import LENGTH_MULTIPLE, SingleSentenceSearch, compiled_search
 from tfnmt.decoding.search import Hypotheses
 from tfnmt.decoding.searcher import Searcher
 from tfnmt.decoding.text import TOKENS, TextCodec
@@ -73,10 +73,17 @@ def test_compiled_search_finds_what_the_search_without_xla_finds(
 
 
 @pytest.fixture
-def translator(transformer: Transformer, tokenizer_model: bytes) -> SingleSentenceTranslator:
+def single(transformer: Transformer, tokenizer_model: bytes) -> SingleSentenceSearch:
     # Greedy search, because it compiles faster than beam search.
     decoding = DecodingConfig(beam_size=1, max_extra_length=8)
-    return SingleSentenceTranslator(Translator(transformer, tokenizer_model, decoding))
+    return SingleSentenceSearch(Translator(transformer, tokenizer_model, decoding))
+
+
+def found_texts(single: SingleSentenceSearch, *texts: str) -> list[bytes]:
+    """Return the translations of texts that are searched together."""
+    source = single.translator.tokenize(tf.constant(texts))["tokens"]
+    found = single.search(source)["tokens"]
+    return single.translator.detokenize(found)["translation"].numpy().tolist()
 
 
 MakeSearch = Callable[[Searcher], compiled.CompiledSearch]
@@ -106,32 +113,33 @@ def compiled_shapes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 
 def test_search_is_compiled_when_searches_have_taken_as_long(
-    translator: SingleSentenceTranslator, monkeypatch: pytest.MonkeyPatch
+    single: SingleSentenceSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled_shapes = observe(monkeypatch, compiled_search)
-    text = tf.constant([SENTENCES[1]])
+    source = single.translator.tokenize(tf.constant([SENTENCES[1]]))["tokens"]
     monkeypatch.setattr(compiled, "COMPILE_SECONDS", math.inf)
-    expected = translator.translate(text)
-    translator.translate(text)
+    expected = single.search(source)
+    single.search(source)
     assert compiled_shapes == []
     monkeypatch.setattr(compiled, "COMPILE_SECONDS", 0.0)
-    found = translator.translate(text)
+    found = single.search(source)
     assert compiled_shapes == [[1, LENGTH_MULTIPLE]]
-    for name in ("translation", "truncated"):
-        assert found[name].numpy() == expected[name].numpy()
+    longest = expected["tokens"].shape[1]
+    assert np.array_equal(found["tokens"][:, :longest], expected["tokens"])
+    assert not np.any(found["tokens"][:, longest:])
     assert found["score"].numpy() == pytest.approx(expected["score"].numpy(), abs=1e-5)
 
 
 def test_each_length_is_compiled_separately_and_logged(
-    translator: SingleSentenceTranslator,
+    single: SingleSentenceSearch,
     compiled_shapes: list[list[int]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(compiled, "COMPILE_SECONDS", 0.0)
-    short, long = tf.constant(["dog"]), tf.constant([" ".join(WORDS * 2)])
+    short, long = "dog", " ".join(WORDS * 2)
     for text in (short, short, long, short, long):
-        translator.translate(text)
+        found_texts(single, text)
     lines = capsys.readouterr().err.splitlines()
     lengths = [shape[1] for shape in compiled_shapes]
     assert lengths[0] == LENGTH_MULTIPLE < lengths[1]
@@ -141,34 +149,33 @@ def test_each_length_is_compiled_separately_and_logged(
 
 
 def test_time_to_trace_the_first_search_does_not_count(
-    translator: SingleSentenceTranslator,
+    single: SingleSentenceSearch,
     compiled_shapes: list[list[int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compiled, "COMPILE_SECONDS", 0.0)
     for _ in range(2):
-        translator.translate(tf.constant(["dog"]))
+        found_texts(single, "dog")
     assert compiled_shapes == []
-    translator.translate(tf.constant(["dog"]))
+    found_texts(single, "dog")
     assert compiled_shapes == [[1, LENGTH_MULTIPLE]]
 
 
-def test_batches_are_translated_without_xla(
-    translator: SingleSentenceTranslator,
+def test_batches_are_searched_without_xla(
+    single: SingleSentenceSearch,
     compiled_shapes: list[list[int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compiled, "COMPILE_SECONDS", -1.0)
     lines = [*SENTENCES, ""]
-    together = translator.translate(tf.constant(lines))["translation"].numpy()
+    together = found_texts(single, *lines)
     assert compiled_shapes == []
-    separately = [translator.translate(tf.constant([text]))["translation"] for text in lines]
-    assert [text.numpy()[0] for text in separately] == together.tolist()
+    assert [text for line in lines for text in found_texts(single, line)] == together
     assert len(compiled_shapes) == len(lines)
 
 
-def test_second_thread_translates_without_waiting_for_the_compiled_search(
-    translator: SingleSentenceTranslator, monkeypatch: pytest.MonkeyPatch
+def test_second_thread_searches_without_waiting_for_the_compiled_search(
+    single: SingleSentenceSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = threading.Barrier(2, timeout=60)
 
@@ -181,11 +188,10 @@ def test_second_thread_translates_without_waiting_for_the_compiled_search(
 
     monkeypatch.setattr(compiled, "compiled_search", slow)
     monkeypatch.setattr(compiled, "COMPILE_SECONDS", -1.0)
-    text = tf.constant([SENTENCES[2]])
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(translator.translate, text)
-        while not translator._lock.locked():
+        first = pool.submit(found_texts, single, SENTENCES[2])
+        while not single._lock.locked():
             time.sleep(0.001)
-        second = translator.translate(text)
+        second = found_texts(single, SENTENCES[2])
         both.wait()
-        assert first.result()["translation"].numpy() == second["translation"].numpy()
+        assert first.result() == second

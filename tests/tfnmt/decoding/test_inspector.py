@@ -71,6 +71,21 @@ def test_align_returns_the_log_probs_of_the_tokens(
     np.testing.assert_allclose(found["token_log_probs"], expected, atol=1e-6)
 
 
+def test_align_tokens_gives_the_outputs_of_align_for_the_same_ids(
+    translator: Translator, inspector: Inspector
+) -> None:
+    ids = (translator.codec.encode(tf.constant(texts)).tokens for texts in (TEXTS, TRANSLATIONS))
+    found = inspector.align_tokens(*ids)
+    expected = inspector.align(tf.constant(TEXTS), tf.constant(TRANSLATIONS))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_align_tokens_refuses_different_numbers_of_rows(inspector: Inspector) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
+        inspector.align_tokens(tf.constant([[5, 2], [5, 2]]), tf.constant([[5, 2]]))
+
+
 def test_attention_has_all_layers_and_heads(inspector: Inspector) -> None:
     found = inspector.attention(tf.constant(TEXTS[:1]), tf.constant(TRANSLATIONS[:1]))
     source, target = int(found["source_length"][0]), int(found["target_length"][0])

@@ -32,6 +32,7 @@ from tfnmt.decoding.lines import (
     _take_available,
     best_translations,
     force_decode,
+    found_translations,
     join_segments,
     length_batches,
     nbest_translations,
@@ -39,6 +40,7 @@ from tfnmt.decoding.lines import (
     sampled_translations,
     sentence_splitter,
     stream_windows,
+    to_id_tensor,
     translate_lines,
     whole_line,
     with_log_probs,
@@ -111,13 +113,15 @@ def test_unpaired_surrogate_is_translated_as_a_question_mark(graphs: Signatures)
     assert surrogate.best.score == pytest.approx(question_mark.best.score, abs=1e-4)
 
 
-def test_sample_depends_on_position_and_seed_only(translator: Translator) -> None:
+def test_sample_depends_on_position_and_seed_only(
+    translator: Translator, graphs: Signatures
+) -> None:
     graph = translator.sampler(SamplingConfig())
     max_length = translator.decoding.max_translation_length
 
     def sample(*positions: tuple[int, int], seed: int = 1) -> list[str]:
         segments = [Segment(position, TEXTS[0]) for position in positions]
-        translations = sampled_translations(graph, max_length, seed)(segments)
+        translations = sampled_translations(graphs, graph, max_length, seed)(segments)
         return [translation.best.text for translation in translations]
 
     positions = [(0, 0), (1, 0), (0, 1), (1, 1)]
@@ -131,10 +135,17 @@ def test_sample_depends_on_position_and_seed_only(translator: Translator) -> Non
 # --- Force-decoded log probabilities --------------------------------------------------------------
 
 
-def single_log_probs(graphs: Signatures, text: str, translation: str) -> list[float]:
-    """Return the output of `align` for one pair."""
-    outputs = graphs["align"](text=tf.constant([text]), translation=tf.constant([translation]))
-    return list(outputs["token_log_probs"][0].numpy())
+def single_log_probs(graphs: Signatures, text: str, hypothesis: Hypothesis) -> list[float]:
+    """Return the log probabilities of one hypothesis: of its ids, or of its text without ids."""
+    source = tf.constant([text])
+    if hypothesis.tokens is None:
+        outputs = graphs["align"](text=source, translation=tf.constant([hypothesis.text]))
+    else:
+        tokens = graphs["tokenize"](text=source)["tokens"]
+        target = to_id_tensor([hypothesis.tokens])
+        outputs = graphs["align_tokens"](tokens=tokens, target=target)
+    length = int(outputs["target_length"][0])
+    return list(outputs["token_log_probs"][0, :length].numpy())
 
 
 def assert_own_log_probs(
@@ -144,7 +155,7 @@ def assert_own_log_probs(
     assert len(translations) == len(segments)
     for segment, translation in zip(segments, translations, strict=True):
         for hypothesis in translation.hypotheses:
-            expected = single_log_probs(graphs, segment.text, hypothesis.text)
+            expected = single_log_probs(graphs, segment.text, hypothesis)
             np.testing.assert_allclose(hypothesis.token_log_probs, expected, atol=1e-4)
 
 
@@ -154,7 +165,7 @@ def test_force_decode_pairs_each_hypothesis_with_its_source(graphs: Signatures) 
         Translation(tuple(Hypothesis(text, -float(rank)) for rank, text in enumerate(texts)), True)
         for texts in lists
     ]
-    after = force_decode(graphs["align"], SEGMENTS, before)
+    after = force_decode(graphs, SEGMENTS, before)
     for new, old in zip(after, before, strict=True):
         assert new.truncated
         assert [each[:2] for each in new.hypotheses] == [each[:2] for each in old.hypotheses]
@@ -170,21 +181,38 @@ def test_force_decode_adds_the_warnings_of_the_best_hypothesis(graphs: Signature
         Translation((copy, good, repetition)),
         Translation((good, repetition)),
     ]
-    found = force_decode(graphs["align"], SEGMENTS, translations)
+    found = force_decode(graphs, SEGMENTS, translations)
     warnings = [set(translation.warnings) & {"copy", "repetition"} for translation in found]
     assert warnings == [set(), {"repetition"}, {"copy"}, set()]
 
 
 def test_force_decode_of_no_segments_is_empty(graphs: Signatures) -> None:
-    assert force_decode(graphs["align"], [], []) == []
+    assert force_decode(graphs, [], []) == []
 
 
 def test_with_log_probs_adds_log_probs_to_the_translations(graphs: Signatures) -> None:
     translate = best_translations(graphs["serving_default"])
-    translations = with_log_probs(translate, graphs["align"])(SEGMENTS)
+    translations = with_log_probs(translate, graphs)(SEGMENTS)
     before = [translation.best[:2] for translation in translate(SEGMENTS)]
     assert [translation.best[:2] for translation in translations] == before
     assert_own_log_probs(graphs, SEGMENTS, translations)
+
+
+def test_found_translations_are_those_of_serving_default_with_their_ids(
+    graphs: Signatures, translator: Translator
+) -> None:
+    segments = [*SEGMENTS, Segment((9, 0), "long " * 40), Segment((10, 0), "")]
+    expected = best_translations(graphs["serving_default"])(segments)
+    found = with_log_probs(found_translations(graphs, graphs["search"]), graphs)(segments)
+    for each, other in zip(found, expected, strict=True):
+        assert (each.best.text, each.truncated) == (other.best.text, other.truncated)
+        assert each.best.score == pytest.approx(other.best.score, abs=1e-5)
+    assert found[-1].best == Hypothesis("", 0.0, ())
+    assert_own_log_probs(graphs, segments, found)
+    for translation in found[:-1]:
+        tokens, log_probs = translation.best[2:]
+        penalty = ((5 + len(tokens)) / 6) ** translator.decoding.length_penalty
+        assert sum(log_probs) / penalty == pytest.approx(translation.best.score, abs=1e-4)
 
 
 # --- N-best lists ---------------------------------------------------------------------------------
@@ -219,6 +247,7 @@ def test_nbest_lists_do_not_contain_missing_entries(graphs: Signatures) -> None:
             [-0.5, -1.0, MISSING_SCORE],
             [-2.5, -3.5, MISSING_SCORE],
         ],
+        tokens=np.where(np.arange(36).reshape([4, 3, 3]) % 3 < 2, 7, 0),
         truncated=[False, True, False, False],
     )
     found = nbest_translations({**graphs, "nbest": nbest}, 3)(SEGMENTS)
@@ -343,7 +372,7 @@ def test_whole_line_is_its_only_part() -> None:
 
 
 def translation(text: str, score: float, *log_probs: float, **fields: object) -> Translation:
-    return Translation((Hypothesis(text, score, log_probs),), **fields)
+    return Translation((Hypothesis(text, score, (7,) * len(log_probs), log_probs),), **fields)
 
 
 def test_join_segments_keeps_the_white_space_between_them() -> None:
@@ -368,7 +397,7 @@ def test_join_segments_averages_scores_and_concatenates_log_probs() -> None:
         translation("C", -6.0),
     ]
     joined = join_segments(["a", " ", "b", " ", "c"], iter(translations))
-    assert joined.best == Hypothesis("A B C", pytest.approx(-3.0), (-0.1, -0.2, -0.3))
+    assert joined.best == Hypothesis("A B C", pytest.approx(-3.0), None, (-0.1, -0.2, -0.3))
     assert joined.truncated is False
 
 
@@ -637,7 +666,7 @@ def test_blank_lines_are_not_translated_and_give_empty_lines() -> None:
     found = list(translate_lines(translator, [lines]))
     assert texts(found) == ["", "ONE", "", "", "TWO", ""]
     assert set(translator.positions) == {"one", "two"}
-    assert found[0] == found[2] == Translation()
+    assert found[:3:2] == [Translation(), Translation(source="  ")]
 
     translator = UpperCase()
     assert texts(translate_lines(translator, [["", " "], []])) == ["", ""]

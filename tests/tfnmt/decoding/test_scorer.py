@@ -12,10 +12,11 @@ import tensorflow as tf
 from tfnmt.config import DecodingConfig, ModelConfig, SamplingConfig, TokenizerConfig
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
 from tfnmt.decoding.inspector import token_log_probs
-from tfnmt.decoding.lines import MAX_ROWS, WINDOW
+from tfnmt.decoding.lines import MAX_ROWS, WINDOW, Segment, nbest_translations
 from tfnmt.decoding.scorer import Scored, Scorer
 from tfnmt.decoding.search import Hypotheses, length_penalty
 from tfnmt.decoding.searcher import Searcher
+from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
@@ -108,6 +109,38 @@ def test_score_of_a_text_is_that_of_its_ids(scorer: Scorer) -> None:
     np.testing.assert_allclose([each.score for each in found], log_probs / penalties, atol=1e-4)
 
 
+def test_score_of_every_hypothesis_of_an_nbest_list_is_that_of_the_search(scorer: Scorer) -> None:
+    """The random model finds texts with tokens that the tokenizer would not choose."""
+    segments = [Segment((number, 0), text) for number, text in enumerate(TEXTS)]
+    graphs = signatures(scorer.translator)
+    beams = scorer.translator.decoding.beam_size
+    translations = nbest_translations(graphs, beams)(segments)
+    found = [
+        (segment.text, hypothesis)
+        for segment, translation in zip(segments, translations, strict=True)
+        for hypothesis in translation.hypotheses
+    ]
+    assert len(found) > len(TEXTS)
+    pairs = [(source, hypothesis.tokens) for source, hypothesis in found]
+    scored = list(scorer.score_ids(pairs))
+    for each, (_, hypothesis) in zip(scored, found, strict=True):
+        assert each.text == hypothesis.text
+        assert each.tokens == len(hypothesis.tokens) == len(hypothesis.token_log_probs)
+        assert each.score == pytest.approx(hypothesis.score, abs=1e-4)
+        assert each.log_prob == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-3)
+    texts = list(scorer.score((source, hypothesis.text) for source, hypothesis in found))
+    assert any(
+        abs(text.score - ids.score) > 0.1 for text, ids in zip(texts, scored, strict=True)
+    )  # otherwise this test checks nothing
+
+
+def test_ids_are_not_truncated_and_may_be_empty(scorer: Scorer) -> None:
+    longest = scorer.translator.decoding.max_translation_length
+    long, empty = scorer.score_ids([("a", [7] * (longest + 5)), ("a", [])])
+    assert (long.tokens, long.truncated) == (longest + 5, False)
+    assert empty == Scored(0.0, 0.0, 0, "", False)
+
+
 def random_pairs(count: int) -> list[tuple[str, str]]:
     words = ["the", "a", "dog", "cat", "runs", "sees", "home,", "and"]
     generator = random.Random(1)
@@ -119,7 +152,9 @@ def random_pairs(count: int) -> list[tuple[str, str]]:
 
 
 def assert_close(found: list[Scored], expected: list[Scored]) -> None:
-    np.testing.assert_allclose(np.array(found), np.array(expected), atol=1e-4)
+    numbers = [np.array([each[:3] for each in scored]) for scored in (found, expected)]
+    np.testing.assert_allclose(*numbers, atol=1e-4)
+    assert [each[3:] for each in found] == [each[3:] for each in expected]
 
 
 def test_scores_do_not_depend_on_order_or_batch(scorer: Scorer) -> None:
@@ -138,20 +173,22 @@ def test_pairs_are_read_one_window_at_a_time(scorer: Scorer) -> None:
         yield from [("a", "b")] * WINDOW
         raise AssertionError("read too far")
 
-    before = scorer.count
-    assert next(scorer.score(pairs())).tokens > 1
-    assert scorer.count == before + WINDOW
+    scored = scorer.score(pairs())
+    assert all(next(scored).tokens > 1 for _ in range(WINDOW))
 
 
-def test_scorer_counts_truncated_and_changed_pairs(transformer: Transformer) -> None:
+def test_scorer_returns_the_text_that_it_reads_and_whether_it_was_truncated(
+    transformer: Transformer,
+) -> None:
     decoding = DecodingConfig(max_source_length=8, max_extra_length=2)
     scorer = Scorer(Translator(transformer, TOKENIZER, decoding))
     long = "the dog " * 9
     pairs = [("a", "a dog"), (long, "a"), ("a", long), ("a", "the  dog"), (long, "the  dog")]
     found = list(scorer.score(pairs))
     assert found[2].tokens == decoding.max_translation_length
-    # A pair with a truncated side is not counted as changed as well.
-    assert (scorer.count, scorer.truncated, scorer.changed) == (5, 3, 1)
+    assert [each.truncated for each in found] == [False, True, True, False, True]
+    assert [each.text for each in found[:2]] == ["a dog", "a"]
+    assert found[3].text == "the dog"
 
 
 def test_no_pairs_have_no_scores(scorer: Scorer) -> None:

@@ -128,6 +128,10 @@ def test_merged_requests_get_the_same_results_as_separate_ones(served: Any) -> N
             alone = call(text=tf.constant(request))
             for key, value in merged.items():
                 part = value[start : start + len(request)]
+                if key == "tokens":  # other rows change only the padding
+                    width = alone[key].shape[2]
+                    assert not part[:, :, width:].any()
+                    part = part[:, :, :width]
                 if value.dtype.kind == "f":
                     np.testing.assert_allclose(part, alone[key], atol=1e-4)
                 else:
@@ -197,5 +201,5 @@ def test_export_names_a_folder_that_it_cannot_write(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file/export/1"):
+    with pytest.raises(UserError, match="file/export: "):
         call(export, f"--model={tiny_run}", f"--output={tmp_path / 'file' / 'export'}")

@@ -1,11 +1,13 @@
 """Bundles: written, served by an HTTP server, and loaded by their URL."""
 
 import functools
+import gzip
 import http.server
 import io
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from tfnmt import export, translate
 from tfnmt.data.corpora.downloads import Download
 from tfnmt.errors import UserError
 from tfnmt.loading import registry
-from tfnmt.loading.bundles import unpack_bundle
+from tfnmt.loading.bundles import license_title, unpack_bundle
 from tfnmt.loading.registry import find_bundle
 
 Call = Callable[..., None]
@@ -71,6 +73,12 @@ def test_urls_with_the_same_file_name_are_different_models(
     assert one is not None
     assert two is not None
     assert one != two
+
+
+def test_failed_download_names_the_file_to_put_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"by hand: {tmp_path}/x-\w+\.tar\.gz$") as caught:
+        find_bundle("http://127.0.0.1:9/x.tar.gz", tmp_path)
+    assert "--mirror" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://127.0.0.1:9/...tar.gz"])
@@ -132,10 +140,98 @@ def test_archive_without_a_run_is_refused_and_leaves_nothing(
     assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["cache", "x.tar.gz"]
 
 
-def test_damaged_weights_in_a_bundle_are_refused(bundle: Path, tmp_path: Path) -> None:
+def members(bundle: Path) -> dict[str, bytes]:
     with tarfile.open(bundle) as file:
-        names = {name: file.extractfile(name).read() for name in file.getnames()}
-    weights = next(name for name in names if name.endswith(".h5"))
-    names[weights] = names[weights][:-1] + bytes([names[weights][-1] ^ 1])
-    with pytest.raises(UserError, match="weights are damaged"):
-        unpack_bundle(archive(tmp_path / "x.tar.gz", names), tmp_path / "x")
+        return {name: file.extractfile(name).read() for name in file.getnames()}
+
+
+def flipped(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    ("ending", "message"), [(".h5", "the weights are damaged"), (".model", "tokenizer")]
+)
+def test_damaged_file_in_a_bundle_is_refused(
+    bundle: Path, tmp_path: Path, ending: str, message: str
+) -> None:
+    content = members(bundle)
+    name = next(name for name in content if name.endswith(ending))
+    content[name] = flipped(content[name])
+    with pytest.raises(UserError, match=rf"^{tmp_path / 'x.tar.gz'}: .*{message}"):
+        unpack_bundle(archive(tmp_path / "x.tar.gz", content), tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tar.gz"]
+
+
+def test_bundle_of_an_earlier_version_has_no_checksum_of_its_tokenizer(
+    bundle: Path, tmp_path: Path
+) -> None:
+    content = members(bundle)
+    (name,) = (name for name in content if name.endswith("tokenizer.sha256"))
+    (checksums,) = (name for name in content if name.endswith("checksums.json"))
+    lines = [line for line in content[checksums].splitlines() if b"tokenizer" not in line]
+    lines[-2] = lines[-2].rstrip(b",")
+    del content[name]
+    content[checksums] = b"\n".join(lines)
+    unpack_bundle(archive(tmp_path / "x.tar.gz", content), tmp_path / "x")
+    assert (tmp_path / "x" / "config.yaml").is_file()
+    content["toy-en-de/tokenizer.model"] = b"nonsense"
+    with pytest.raises(UserError, match=r"damaged \(tokenizer\.model: "):
+        unpack_bundle(archive(tmp_path / "y.tar.gz", content), tmp_path / "y")
+
+
+@pytest.mark.parametrize("cut", [slice(None, -8), slice(None, -4), slice(None, 1000)])
+def test_truncated_archive_is_refused(bundle: Path, tmp_path: Path, cut: slice) -> None:
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(bundle.read_bytes()[cut])
+    with pytest.raises(UserError, match=f"^{path}: not a bundle, or damaged"):
+        unpack_bundle(path, tmp_path / "x")
+
+
+def test_wrong_checksum_of_the_archive_is_refused(bundle: Path, tmp_path: Path) -> None:
+    path, content = tmp_path / "x.tar.gz", bytearray(bundle.read_bytes())
+    content[-8] ^= 1  # the checksum is followed by four bytes with the size
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"^{path}: .*CRC"):
+        unpack_bundle(path, tmp_path / "x")
+
+
+def test_hard_link_to_a_missing_member_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.gz"
+    with tarfile.open(path, "w:gz") as file:
+        link = tarfile.TarInfo("run/config.yaml")
+        link.type, link.linkname = tarfile.LNKTYPE, "run/missing"
+        file.addfile(link)
+    with pytest.raises(UserError, match=f"^{path}: not a bundle, or damaged"):
+        unpack_bundle(path, tmp_path / "x")
+
+
+def test_corrupt_compression_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(b"")[:10] + b"\xff" * 100)
+    with pytest.raises(UserError, match=f"^{path}: not a bundle, or damaged"):
+        unpack_bundle(path, tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "title"), [(b"", ""), (b"\n\n", ""), (b"gr\xfcn\nmore", "gr\ufffdn")]
+)
+def test_license_title_of_any_content(tmp_path: Path, content: bytes, title: str) -> None:
+    (tmp_path / "LICENSE.txt").write_bytes(content)
+    assert license_title(tmp_path) == title
+
+
+def test_bundle_is_unpacked_once_by_two_processes(bundle: Path, site: str, tmp_path: Path) -> None:
+    url = f"{site}/{bundle.name}"
+    with ThreadPoolExecutor(2) as pool:
+        folders = set(pool.map(find_bundle, [url, url], [tmp_path, tmp_path]))
+    (folder,) = folders
+    assert not (folder / folder.name).exists()
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_leftovers_of_a_killed_process_are_removed(bundle: Path, site: str, tmp_path: Path) -> None:
+    folder = find_bundle(f"{site}/{bundle.name}", tmp_path)
+    folder.rename(tmp_path / f".{folder.name}.7.unpacked.tmp")
+    assert find_bundle(f"{site}/{bundle.name}", tmp_path) == folder
+    assert not list(tmp_path.glob(".*.tmp"))

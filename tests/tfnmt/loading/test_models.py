@@ -6,6 +6,7 @@ import pytest
 from tfnmt.errors import UserError
 from tfnmt.loading.bundles import write_bundle
 from tfnmt.loading.models import find_model, find_run
+from tfnmt.runs.run import Run
 
 
 def test_weights_replaced_by_training_are_reported(tiny_run: Path, tmp_path: Path) -> None:
@@ -43,10 +44,45 @@ def test_damaged_export_is_reported(tiny_export: Path, tmp_path: Path, part: str
         find_model(str(folder), {}).load()
 
 
+@pytest.mark.parametrize("card", ["", "[]", "{}", '{"config": {}}', '{"config": {}, "step": "x"}'])
+def test_export_without_a_valid_card_is_reported(tmp_path: Path, card: str) -> None:
+    path = tmp_path / "1" / "assets.extra" / "model_card.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(card)
+    (tmp_path / "1" / "saved_model.pb").touch()
+    with pytest.raises(UserError, match=rf"^{path}: .*invalid model card"):
+        find_model(str(tmp_path), {})
+
+
 def test_file_as_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bundle.tar.gz").touch()
     with pytest.raises(UserError, match=r"^--model=.*bundle\.tar\.gz: a file"):
         find_model(str(tmp_path / "bundle.tar.gz"), {})
+
+
+def test_folder_without_a_run_or_an_export_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "models" / "en_de" / ".1.tmp").mkdir(parents=True)
+    for folder in (tmp_path / "models", tmp_path / "models" / "en_de"):
+        with pytest.raises(UserError, match=rf"^{folder}: neither a run .* nor an export "):
+            find_model(str(folder), {})
+
+
+def test_weights_id_differs_between_weights(tiny_run: Path, tmp_path: Path) -> None:
+    model = find_run(Path(shutil.copytree(tiny_run, tmp_path / "run")))
+    assert model.weights_id == find_run(tiny_run).weights_id
+    shutil.rmtree(model.run.averaged.folder)
+    other = find_run(model.run.path)
+    assert None is not other.weights_id != model.weights_id
+    (other.weights.parent / "checksums.json").write_text("[]")
+    assert other.weights_id is None
+
+
+def test_origin_names_the_checkpoint_and_the_averaged_steps(tiny_run: Path, tmp_path: Path) -> None:
+    run = Run(Path(shutil.copytree(tiny_run, tmp_path / "run")))
+    assert find_run(run.path).origin == {"weights": "averaged/00000012", "averaged_steps": [6, 12]}
+    shutil.rmtree(run.averaged.folder)
+    shutil.rmtree(run.best.folder, ignore_errors=True)
+    assert find_run(run.path).origin == {"weights": "checkpoints/00000012", "averaged_steps": None}
 
 
 def test_export_of_an_earlier_version_is_reported(tiny_export: Path, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,8 +9,18 @@ from pathlib import Path
 import pytest
 
 import tfnmt
+from tests.syscalls import Disk, killed_states, power_cuts, record
 from tfnmt.errors import UserError
-from tfnmt.runs.checkpoints import CHECKSUMS, WEIGHTS, CheckpointFolder, check_weights, is_complete
+from tfnmt.runs.checkpoints import (
+    CHECKSUMS,
+    TOKENIZER,
+    TOKENIZER_CHECKSUM,
+    WEIGHTS,
+    CheckpointFolder,
+    check_weights,
+    is_complete,
+    report_missing,
+)
 
 REPOSITORY = Path(tfnmt.__file__).resolve().parent.parent
 
@@ -184,3 +196,135 @@ def test_check_weights_compares_with_the_recorded_checksum(tmp_path: Path) -> No
     (path / CHECKSUMS).unlink()
     check_weights(path / WEIGHTS)  # no checksums to compare with
     check_weights(tmp_path / "gone" / WEIGHTS)  # a missing file is reported when it is read
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"{}", b"null", b'{"../x": "1"}', b'["model.weights.h5"]', b"[" * 10_000]
+)
+def test_checksums_of_the_wrong_shape_are_damage(tmp_path: Path, content: bytes) -> None:
+    path = CheckpointFolder(tmp_path, keep=1).write(1, write_weights(b"some"))
+    (path / CHECKSUMS).write_bytes(content)
+    assert not is_complete(path)
+    with pytest.raises(UserError, match=rf"{path / WEIGHTS}: damaged"):
+        check_weights(path / WEIGHTS)
+
+
+def test_weight_file_replaced_by_a_folder_is_damage(tmp_path: Path) -> None:
+    path = CheckpointFolder(tmp_path, keep=1).write(1, write_weights(b"some"))
+    (path / WEIGHTS).unlink()
+    (path / WEIGHTS).mkdir()
+    assert not is_complete(path)
+    with pytest.raises(UserError, match=rf"{path / WEIGHTS}: damaged"):
+        check_weights(path / WEIGHTS)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "00000300", "\N{SUPERSCRIPT TWO}", "12 "])
+def test_stray_file_between_checkpoints_is_ignored(tmp_path: Path, name: str) -> None:
+    checkpoints = CheckpointFolder(tmp_path / "averaged", keep=1)
+    path = checkpoints.write(100, write_weights(b"some"))
+    (checkpoints.folder / name).write_text("mine")
+    assert checkpoints.all() == [path]
+    checkpoints.write(200, write_weights(b"some"))
+    assert names(checkpoints.folder) == sorted(["00000200", name])
+
+
+def test_missing_weights_are_a_user_error(tmp_path: Path) -> None:
+    weights = tmp_path / WEIGHTS
+    missing = pytest.raises(UserError, match=rf"^{weights}: replaced .*, or missing")
+    with missing, report_missing(weights):
+        weights.read_bytes()
+
+
+# --- The tokenizer --------------------------------------------------------------------------------
+
+
+def test_weights_are_refused_with_another_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / TOKENIZER).write_bytes(b"the tokenizer")
+    path = CheckpointFolder(tmp_path / "averaged", keep=1).write(1, write_weights(b"some"))
+    check_weights(path / WEIGHTS)
+    (tmp_path / TOKENIZER).write_bytes(b"another one of it")
+    with pytest.raises(UserError, match=rf"^{tmp_path / TOKENIZER}: damaged, or not "):
+        check_weights(path / WEIGHTS)
+    assert is_complete(path)  # training must not remove it
+
+
+def test_checkpoint_of_an_earlier_version_has_no_checksum_of_its_tokenizer(tmp_path: Path) -> None:
+    path = CheckpointFolder(tmp_path / "averaged", keep=1).write(1, write_weights(b"some"))
+    (tmp_path / TOKENIZER).write_bytes(b"the tokenizer")
+    assert TOKENIZER_CHECKSUM not in json.loads((path / CHECKSUMS).read_text())
+    check_weights(path / WEIGHTS)
+
+
+# --- Killed processes, and power cuts -------------------------------------------------------------
+
+WRITE = """
+from pathlib import Path
+from tfnmt.runs.checkpoints import WEIGHTS, CheckpointFolder
+
+def fill(folder):
+    (folder / WEIGHTS).write_bytes(b"new")
+    (folder / "state.json").write_text("{}")
+
+def action(folder):
+    CheckpointFolder(folder / "checkpoints", keep=2).write(STEP, fill)
+"""
+
+
+def old_run(path: Path) -> Path:
+    path.mkdir()
+    (path / TOKENIZER).write_bytes(b"the tokenizer")
+    for step in (100, 200):
+        CheckpointFolder(path / "checkpoints", keep=2).write(step, write_weights(b"old"))
+    return path
+
+
+def newest_weights(path: Path) -> bytes:
+    newest = CheckpointFolder(path / "checkpoints", keep=2).newest()
+    assert newest is not None
+    assert is_complete(newest)
+    check_weights(newest / WEIGHTS)
+    return (newest / WEIGHTS).read_bytes()
+
+
+@pytest.mark.parametrize("step", [200, 300])
+def test_killed_write_leaves_the_old_or_the_new_checkpoint(tmp_path: Path, step: int) -> None:
+    script = WRITE.replace("STEP", str(step))
+    states = killed_states(script, old_run(tmp_path / "run"), tmp_path / "states")
+    found = [newest_weights(state) for state in states]
+    assert found == sorted(found, reverse=True)  # old, then new
+    assert set(found) == {b"old", b"new"}
+    for state in states:
+        assert all(map(is_complete, CheckpointFolder(state / "checkpoints", keep=2).all()))
+
+
+@pytest.mark.parametrize("step", [200, 300])
+def test_power_cut_leaves_the_old_or_the_new_checkpoint(tmp_path: Path, step: int) -> None:
+    run = old_run(tmp_path / "run")
+    before = shutil.copytree(run, tmp_path / "before")
+    script = f"{WRITE.replace('STEP', str(step))}\naction(Path({str(run)!r}))"
+    calls = [
+        call
+        for call in record([sys.executable, "-c", script], tmp_path)
+        if call.paths[0].startswith(str(run))
+    ]
+    states = []
+    for files in power_cuts(calls, before, run):
+        states.append(tmp_path / f"state-{len(states)}")
+        for name, content in files.items():
+            path = states[-1] / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    found = [newest_weights(state) for state in states]
+    assert found == sorted(found, reverse=True)
+    assert set(found) == {b"old", b"new"}
+
+
+def test_checkpoint_is_synced_before_it_appears(tmp_path: Path) -> None:
+    run = old_run(tmp_path / "run")
+    script = f"{WRITE.replace('STEP', '300')}\naction(Path({str(run)!r}))"
+    disk = Disk()
+    for call in record([sys.executable, "-c", script], tmp_path):
+        disk.apply(call)
+    assert not disk.unsynced(str(run / "checkpoints" / "00000300"))
+    synced = [name for name, node in disk.nodes.items() if node.synced]
+    assert str(run / "checkpoints" / "00000300" / WEIGHTS) in synced

@@ -1,8 +1,12 @@
 import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.syscalls import killed_states
 from tfnmt.config import Config, build_config, flatten
 from tfnmt.errors import UserError
 from tfnmt.runs.checkpoints import WEIGHTS
@@ -45,7 +49,7 @@ def test_create_writes_configuration_and_tokenizer(tmp_path: Path) -> None:
 def test_bundle_does_not_record_its_training_data(tmp_path: Path) -> None:
     run = start_run(tmp_path)
     (run.path / "prepared").unlink()
-    for read in (run.held_out, lambda: run.check_data("prepared")):
+    for read in (run.held_out, lambda: run.check_data("prepared", b"a tokenizer")):
         with pytest.raises(UserError, match=f"^{run.path}: does not record its training data"):
             read()
 
@@ -72,6 +76,145 @@ def test_run_refuses_a_different_configuration(tmp_path: Path) -> None:
     found = {key for key in flatten(other) if key in str(caught.value)}
     assert found == {"data.max_pairs", "model.d_model"}
     assert "--run_dir" in str(caught.value)
+
+
+EXTEND = """
+from tfnmt.config import build_config
+from tfnmt.runs.run import Run
+
+def action(folder):
+    Run(folder).accept_changes(build_config({"training": {"max_epochs": 50}}))
+"""
+
+
+def test_extended_run_is_never_finished_when_it_is_killed(tmp_path: Path) -> None:
+    run = start_run(tmp_path / "run")
+    run.summary_path.write_text("{}")
+    before, longer = run.config(), build_config({"training": {"max_epochs": 50}})
+    states = list(map(Run, killed_states(EXTEND, run.path, tmp_path / "states")))
+    found = [(state.config() == longer, state.finished) for state in states]
+    assert set(found) == {(False, True), (False, False), (True, False)}
+    assert all(state.config() in (before, longer) for state in states)
+
+
+CREATE = """
+from tests.syscalls import killed_states
+from tfnmt.config import Config
+from tfnmt.runs.run import Run
+
+def action(folder):
+    Run(folder).create(Config(), b"a tokenizer", "name checksum")
+"""
+
+
+def test_killed_creation_leaves_no_incomplete_run(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    states = list(map(Run, killed_states(CREATE, tmp_path / "run", tmp_path / "states")))
+    assert {state.exists() for state in states} == {True, False}
+    for state in states:
+        state.check_free()  # the next command starts it again
+        if state.exists():
+            assert state.config() == Config()
+            state.check_data("name checksum", b"a tokenizer")
+
+
+def test_run_keeps_its_training_data_and_tokenizer(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.create(Config(), b"a tokenizer", "name checksum")
+    for identity in ("other checksum", "name other"):
+        with pytest.raises(UserError, match=f"^{run.path}: the training or validation data"):
+            run.check_data(identity, b"a tokenizer")
+    with pytest.raises(UserError, match=f"^{run.tokenizer_path}: damaged"):
+        run.check_data("name checksum", b"another")
+
+
+def test_run_of_an_earlier_version_recorded_only_the_name_of_its_data(tmp_path: Path) -> None:
+    run = start_run(tmp_path)
+    (tmp_path / "prepared").write_text("name\ntest\n")
+    run.check_data("name checksum", b"a tokenizer")
+    assert run.held_out() == ("test",)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\n", None])
+def test_damaged_record_of_the_training_data_is_a_user_error(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    run = start_run(tmp_path)
+    (tmp_path / "prepared").unlink()
+    if content is None:
+        (tmp_path / "prepared").mkdir()
+    else:
+        (tmp_path / "prepared").write_bytes(content)
+    with pytest.raises(UserError, match=f"^{tmp_path / 'prepared'}: "):
+        run.check_data("prepared", b"a tokenizer")
+
+
+def test_new_run_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.check_free()
+    for name in ("config.yaml", "notes.txt", "checkpoints"):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(UserError, match=rf"^--run_dir={tmp_path}: contains {name} "):
+            run.check_free()
+        (tmp_path / name).unlink()
+    for name in (".lock", ".config.yaml.7.tmp", "tokenizer.model", "prepared"):
+        (tmp_path / name).write_text("left by a killed process")
+    run.check_free()
+    start_run(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    run.check_free()
+
+
+def test_run_without_a_checkpoint_to_resume_from_is_refused(tmp_path: Path) -> None:
+    run = start_run(tmp_path)
+    run.check_resumable()
+    run.best.write(200, write_weights)
+    with pytest.raises(UserError, match=rf"^{tmp_path}: cannot be resumed, because checkpoints/"):
+        run.check_resumable()
+    run.checkpoints().write(300, write_weights)
+    run.check_resumable()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "x" * 300])
+def test_run_that_cannot_be_read_is_a_user_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.yaml").mkdir()
+    with pytest.raises(UserError, match=rf"^{tmp_path / name}: "):
+        Run(tmp_path / name).config()
+
+
+@pytest.fixture
+def another_user() -> Iterator[Callable[[Path], AbstractContextManager[None]]]:
+    """Become a user who cannot read a folder: `with another_user(folder)`."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+
+    @contextmanager
+    def become(folder: Path) -> Iterator[None]:
+        folder.chmod(0o700)
+        os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return become
+
+
+def test_run_of_another_user_is_a_user_error(
+    another_user: Callable[[Path], AbstractContextManager[None]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        run = start_run(Path(folder) / "run")
+        run.best.write(1, write_weights)
+        denied = pytest.raises(UserError, match=rf"^{run.path / 'best'}: Permission denied")
+        with another_user(run.path / "best"), denied:
+            run.weights()
+        with another_user(run.path):
+            for read in (run.config, run.weights, run.check_free, run.validations):
+                with pytest.raises(UserError, match="Permission denied"):
+                    read()
+            assert not run.finished
 
 
 @pytest.mark.parametrize("content", ["nothing", "folder", "tokenizer"])
@@ -164,6 +307,19 @@ def test_evaluations_keep_their_order(tmp_path: Path) -> None:
     assert len(run.evaluations_path.read_bytes().splitlines()) == 2
 
 
+def test_invalid_lines_of_validations_are_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path)
+    run.append_validation(100, 1.5)
+    lines = ["[1]", '{"step": "2", "bleu": 3}', '{"step": 4}', "[" * 10_000, "\xff"]
+    with (tmp_path / "validations.jsonl").open("a", encoding="latin-1") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    run.append_validation(200, 2)
+    assert run.validations() == {100: 1.5, 200: 2}
+    assert "line 6 is incomplete or invalid" in capsys.readouterr().err
+
+
 def test_incomplete_line_is_skipped_and_later_lines_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,7 +334,7 @@ def test_incomplete_line_is_skipped_and_later_lines_are_kept(
 
 def test_lock_excludes_other_training_processes(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    with run.locked(), pytest.raises(UserError, match=f"^{run.path}: another process"):
+    with run.locked(), pytest.raises(UserError, match=f"^--run_dir={run.path}: another process"):
         run.locked().__enter__()
     with run.locked():
         pass

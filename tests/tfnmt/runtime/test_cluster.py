@@ -81,3 +81,9 @@ def test_invalid_tf_config_is_reported(
     with pytest.raises(UsageError, match=rf"^TF_CONFIG: .*{message}.*multi-host\.md") as caught:
         is_distributed()
     assert "Value error" not in str(caught.value)
+
+
+def test_invalid_number_of_slurm_tasks_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "two")
+    with pytest.raises(UsageError, match=r"^SLURM_STEP_NUM_TASKS=two: "):
+        uses_slurm()

@@ -19,6 +19,7 @@ from tfnmt.training.callbacks import (
     Signals,
 )
 from tfnmt.training.checkpoints import Progress
+from tfnmt.training.trainer import Stop
 
 
 class TwoBatches:
@@ -89,7 +90,7 @@ def test_forecast_reports_the_end_if_it_is_known(
 def test_progress_reaches_limits_of_tokens_minutes_and_patience(
     limit: dict[str, float], progress: Progress, reached: bool
 ) -> None:
-    assert progress.reached_limit(TrainingConfig(**limit)) == reached
+    assert bool(progress.reached_limits(TrainingConfig(**limit))) == reached
 
 
 def test_clock_separates_the_time_in_steps_from_the_time_between_them(
@@ -104,7 +105,7 @@ def test_clock_separates_the_time_in_steps_from_the_time_between_them(
     for _ in range(3):
         clock.on_train_batch_begin(0)
         now += 1.0
-        clock.on_train_batch_end(0, {"tokens": 10.0, "stop": 0.0})
+        clock.on_train_batch_end(0, {"tokens": 10.0, "ended": 0.0, "interrupted": 0.0})
         now += 5.0
     assert (progress.busy, progress.seconds) == (3.0, 13.0)
 
@@ -113,15 +114,20 @@ def test_clock_separates_the_time_in_steps_from_the_time_between_them(
 
 
 class StubModel:
-    """Counts the requests to stop."""
+    """Counts the requests to stop because of a signal."""
 
     requests = 0
 
-    def request_stop(self) -> None:
-        self.requests += 1
+    def request_stop(self, reason: Stop) -> None:
+        self.requests += reason is Stop.INTERRUPTED
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def after_step(interrupted: float = 0.0) -> dict[str, float]:
+    """Return the logs of a step."""
+    return {"interrupted": interrupted}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_first_signal_stops_after_the_step_and_a_second_one_at_once(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,13 +138,31 @@ def test_first_signal_stops_after_the_step_and_a_second_one_at_once(
         signals, model = Signals(), StubModel()
         monkeypatch.setattr(Signals, "model", model)
         signals.on_train_begin()
-        signals.on_train_batch_end(0)
+        signals.on_train_batch_end(0, after_step())
         assert (signals.caught, model.requests) == (None, 0)
         os.kill(os.getpid(), number)
-        signals.on_train_batch_end(1)
+        signals.on_train_batch_end(1, after_step())
         assert (signals.caught, model.requests, earlier) == (number, 1, [])
         os.kill(os.getpid(), number)
         assert earlier == [number]
         signals.on_train_end()
     finally:
         signal.signal(number, before)
+
+
+def test_signal_to_another_worker_counts_as_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals, model = Signals(), StubModel()
+    monkeypatch.setattr(Signals, "model", model)
+    signals.on_train_batch_end(0, after_step(interrupted=1.0))
+    assert (signals.caught, model.requests) == (signal.SIGTERM, 0)
+
+
+def test_ignored_sighup_does_not_stop_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        signals = Signals()
+        signals.on_train_begin()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        signals.on_train_end()
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfnmt.config import ModelConfig, TrainingConfig
+from tfnmt.config import Config, ModelConfig, TrainingConfig
+from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run
@@ -61,6 +62,44 @@ def test_damaged_checkpoint_is_removed_and_the_previous_one_used(
     assert values(trainer) == {4}
     assert f"{newest}: damaged, removed;" in capsys.readouterr().err
     assert [path.name for path in run.checkpoints().all()] == ["00000004"]
+
+
+def test_run_without_a_complete_checkpoint_keeps_what_is_left(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.create(Config(), b"a tokenizer", "name checksum")
+    for step in (4, 6):
+        save_checkpoint(run.checkpoints(keep=2), trainer_with(step), Progress(step=step))
+    for path in run.checkpoints().all():
+        (path / WEIGHTS).write_bytes(b"nonsense")
+    with pytest.raises(UserError, match=rf"^{tmp_path}: cannot be resumed"):
+        restore_checkpoint(run, trainer_with(0))
+    assert len(run.checkpoints().all()) == 2
+
+
+def test_state_of_another_version_is_a_user_error(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        trainer_with(1).transformer.save_weights(folder / WEIGHTS)
+        np.savez(folder / OPTIMIZER)
+        (folder / "state.json").write_text('{"future": 1}')
+
+    path = Run(tmp_path).checkpoints().write(1, fill)
+    with pytest.raises(UserError, match=rf"^{path}: cannot be resumed by this version"):
+        restore_checkpoint(Run(tmp_path), trainer_with(0))
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense"])
+def test_damaged_weights_without_checksums_are_a_user_error(tmp_path: Path, content: bytes) -> None:
+    path = save_weights(Run(tmp_path).checkpoints(), trainer_with(1).transformer, 1) / WEIGHTS
+    for damaged in (content, path.read_bytes()[:-100]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=rf"^{path}: damaged, or of another model"):
+            Transformer(MODEL, 12).load_weights(path)
+
+
+def test_weights_of_another_shape_are_a_user_error(tmp_path: Path) -> None:
+    path = save_weights(Run(tmp_path).checkpoints(), trainer_with(1).transformer, 1) / WEIGHTS
+    with pytest.raises(UserError, match=rf"^{path}: damaged, or of another model"):
+        Transformer(MODEL, 13).load_weights(path)
 
 
 def test_average_weights_is_the_mean_of_the_checkpoints(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from tfnmt.config import DataConfig
 from tfnmt.data.corpora.assembly import Origin, assemble, readable
 from tfnmt.data.corpora.corpus import BuiltIn, Corpus, Files, HeldOut, check_files
+from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.data.corpora.downloads import Download
-from tfnmt.data.corpora.formats import find_texts
 from tfnmt.data.corpora.published import (
     Part,
     Published,
@@ -379,7 +379,7 @@ def _entry(data: DataConfig) -> BuiltIn | Published:
 def _custom_corpus(data: DataConfig, seed: int) -> Corpus:
     assert data.train is not None
     texts = {
-        split: find_texts([Path(name) for name in names], data.source, data.target)
+        split: find_texts(names, data.source, data.target)
         for split, names in (("train", data.train), ("val", data.val))
         if names is not None
     }

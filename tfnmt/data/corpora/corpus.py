@@ -1,6 +1,7 @@
 """A corpus: pairs of sentences in splits, generated or read from files."""
 
 import hashlib
+import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ class Files:
         return tuple(
             split
             for split in self.texts
-            if split != "train" and all(path.is_file() for path in self.files(split))
+            if split != "train" and all(os.path.isfile(path) for path in self.files(split))
         )
 
     def pairs(self, split: str, errors: str = "strict") -> Iterator[Pair]:
@@ -214,12 +215,25 @@ def check_files(corpus: Corpus, *splits: str) -> None:
     missing: dict[Path, str] = {}
     for split in splits:
         for path in corpus.files(split):
-            if not path.is_file():
+            if not os.path.isfile(path):
                 missing.setdefault(path, split)
     if missing:
         raise UserError(
             *(
-                f"{path}: no such file; put the {split} text there"
+                f"{path}: {_reason(path)}; put the {split} text there"
                 for path, split in missing.items()
             )
         )
+
+
+def _reason(path: Path) -> str:
+    """Return why a path is not a file that can be read."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return "no such file"
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError as error:  # NUL in the name
+        return str(error)
+    return "not a file"

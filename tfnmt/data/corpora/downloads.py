@@ -48,6 +48,8 @@ class Download:
     """`md5:...` or `sha256:...`, pinned only if it comes from a cited source."""
     name: str = ""
     """The file name, if the last part of the URL is not one."""
+    can_be_mirrored: bool = True
+    """Whether the commands that download the file have the flag --mirror."""
 
     @property
     def file_name(self) -> str:
@@ -80,7 +82,7 @@ def fetch(download: Download, folder: Path, mirror: str | None = None) -> Path:
             if problem:
                 raise UserError(f"{path}: {problem}; remove the file and run again")
             return path
-        partial = _Partial(path, url)
+        partial = _Partial(path, url, download.can_be_mirrored)
         _receive_all(partial, download.size)
         problem = _find_problem(partial.path, path, download.checksum)
         if problem:
@@ -97,6 +99,7 @@ class _Partial:
 
     destination: Path
     url: str
+    can_be_mirrored: bool
 
     @property
     def path(self) -> Path:
@@ -106,7 +109,8 @@ class _Partial:
     @property
     def alternatives(self) -> str:
         """Return what the user can do if the server does not provide the file."""
-        return f"try --mirror=URL, or put the file here by hand: {self.destination}"
+        mirror = "try --mirror=URL, or " if self.can_be_mirrored else ""
+        return f"{mirror}put the file here by hand: {self.destination}"
 
     def size(self) -> int:
         """Return the number of bytes received."""

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,23 +14,24 @@ from xml.parsers.expat import ErrorString
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from tfnmt.data.corpora.text_files import (
-    Pair,
-    decompressed_name,
-    open_bytes,
-    read_lines,
-    read_pairs,
-)
-from tfnmt.errors import UsageError, UserError
+from tfnmt.data.corpora.languages import ROLES, is_header, matches, subtags
+from tfnmt.data.corpora.text_files import Pair, open_bytes, read_lines, read_pairs
+from tfnmt.errors import UserError
 
-ROLES = ("source", "target")
-"""Names of columns and keys that may replace the languages."""
+SHOWN = 10
+"""Languages or keys in a message."""
 
 MAX_CELL = 2**24
 """Characters in a CSV cell. A longer cell has a quote that was never closed."""
 
 CODE_TAGS = {"bpt", "ept", "ph", "it", "ut", "sub"}
 """TMX tags whose text is markup of the translated document and not part of the sentence."""
+
+BREAK_TYPES = {"lb", "pb", "cb"}
+"""TMX types of a tag that breaks the line, page or column."""
+
+BREAK_CODE = re.compile(r"<(?:\w+:)?(?:br|line-break)\b|^\s*(?:\\n|\\line|\n)\s*$")
+"""Code of a line break in a TMX tag: of HTML and XML formats, of strings and of RTF."""
 
 SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -58,6 +59,7 @@ class Aligned:
 
     source: Path
     target: Path
+    languages: tuple[str, str]
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -65,8 +67,14 @@ class Aligned:
         return (self.source, self.target)
 
     def pairs(self, errors: str = "strict") -> Iterator[Pair]:
-        """Yield the (source, target) sentences in order."""
-        return read_pairs(self.source, self.target, errors)
+        """Yield the (source, target) sentences in order. Raise a UserError for a header."""
+        for number, pair in enumerate(read_pairs(self.source, self.target, errors)):
+            if number == 0 and is_header(pair, *self.languages):
+                raise UserError(
+                    f"{self.source}:1: a header ({pair[0]}), as in {self.target} ({pair[1]}); "
+                    "remove line 1 of both files"
+                )
+            yield pair
 
 
 @dataclass(frozen=True)
@@ -83,20 +91,32 @@ class _OneFile(ABC):
         return (self.path,)
 
     def pairs(self, errors: str = "strict") -> Iterator[Pair]:
-        """Yield the (source, target) sentences in order. Raise a UserError if there are none."""
-        empty = True
+        """Yield the (source, target) sentences in order. Raise a UserError if a side has none."""
+        missing = [self.source, self.target]
         for pair in self._pairs(errors):
-            empty = empty and not any(pair)
+            if missing:
+                found = [side for side, text in zip(self.languages, pair, strict=True) if text]
+                missing = [side for side in missing if side not in found]
             yield pair
-        if empty:
+        if missing:
+            others = ", ".join(sorted(self._other_names())[:SHOWN])
             raise UserError(
-                f"{self.path}: contains no {self.source} or {self.target} text; "
-                "check the file and the two languages"
+                f"{self.path}: contains no {' or '.join(missing)} text"
+                f"{f' (it has {others})' if others else ''}; check the file and the two languages"
             )
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Return source and target."""
+        return self.source, self.target
 
     @abstractmethod
     def _pairs(self, errors: str) -> Iterator[Pair]:
         """Yield the (source, target) sentences in order."""
+
+    def _other_names(self) -> Collection[str]:
+        """Return the languages or keys in the file that are not used."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -109,11 +129,17 @@ class TSV(_OneFile):
         for number, line in enumerate(read_lines(self.path, errors)):
             row = line.split("\t")
             widest = max(widest, len(row))
-            header = _columns(row, self.source, self.target) if number == 0 else None
-            if header is None:
-                yield _cell(row, columns[0]), _cell(row, columns[1])
-            else:
-                columns = header
+            if number == 0:
+                header = _columns(row, self)
+                if header is not None:
+                    columns = header
+                    continue
+                if is_header(row, *self.languages):
+                    raise UserError(
+                        f"{self.path}:1: a header ({', '.join(row)}); name the columns "
+                        f"{self.source} and {self.target}, or remove this line"
+                    )
+            yield _cell(row, columns[0]), _cell(row, columns[1])
         if widest == 1:
             raise UserError(
                 f"{self.path}: contains no tab; write {self.source} TAB {self.target} on each line"
@@ -132,7 +158,7 @@ class CSV(_OneFile):
         start = 1
         try:
             header = next(rows, [])
-            columns = _columns(header, self.source, self.target)
+            columns = _columns(header, self)
             if columns is None:
                 raise UserError(
                     f"{self.path}:1: the columns are {', '.join(header) or 'none'}; write a header "
@@ -157,25 +183,45 @@ class JSONLines(_OneFile):
     """One JSON object per line, with the languages or `source` and `target` as keys."""
 
     def _pairs(self, errors: str) -> Iterator[Pair]:
+        for place, record in self._records(errors):
+            # Both sides together: next to languages, "source" often names where the text is from.
+            keys = ROLES if record.keys().isdisjoint(self.languages) else self.languages
+            yield _string(record, keys[0], place, errors), _string(record, keys[1], place, errors)
+
+    def _records(self, errors: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the objects that contain the sentences, each with its place."""
+        decode = json.JSONDecoder(object_pairs_hook=self._object).decode
         for number, line in enumerate(read_lines(self.path, errors), start=1):
             if not line.strip():
                 continue
+            place = f"{self.path}:{number}"
             try:
-                record = json.loads(line)
+                record = decode(line)
+            except KeyError as error:
+                raise UserError(f"{place}: two keys {error}; remove or rename one") from error
             except (ValueError, RecursionError):
                 record = None
             if not isinstance(record, dict):
                 raise UserError(
-                    f"{self.path}:{number}: not a JSON object; write one on each line, "
+                    f"{place}: not a JSON object; write one on each line, "
                     f'for example {{"{self.source}": "...", "{self.target}": "..."}}'
                 )
             inner = record.get("translation")  # the key of Hugging Face data sets
-            record = inner if isinstance(inner, dict) else record
-            languages = (self.source, self.target)
-            # Both sides together: next to languages, "source" often names where the text is from.
-            keys = ROLES if record.keys().isdisjoint(languages) else languages
-            place = f"{self.path}:{number}"
-            yield _string(record, keys[0], place, errors), _string(record, keys[1], place, errors)
+            yield place, inner if isinstance(inner, dict) else record
+
+    def _object(self, items: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return a JSON object. Raise a KeyError if it has two values for a sentence."""
+        record = dict(items)
+        if len(record) != len(items):
+            keys = [key for key, _ in items]
+            for key in (*self.languages, *ROLES, "translation"):
+                if keys.count(key) > 1:
+                    raise KeyError(key)
+        return record
+
+    def _other_names(self) -> Collection[str]:
+        used = (*self.languages, *ROLES)
+        return {key for _, record in self._records("replace") for key in record if key not in used}
 
 
 @dataclass(frozen=True)
@@ -184,13 +230,34 @@ class TMX(_OneFile):
 
     def _pairs(self, errors: str) -> Iterator[Pair]:
         del errors  # expat reads the encoding from the file and rejects other bytes
+        for unit in self._units():
+            source = _variant(unit, self.source, self.target)
+            target = _variant(unit, self.target, self.source)
+            if source is not None or target is not None:
+                yield _sentence(source), _sentence(target)
+
+    def _other_names(self) -> Collection[str]:
+        found = {_language(variant) for unit in self._units() for variant in _variants(unit)}
+        return {
+            language
+            for language in found
+            if language
+            and not matches(language, self.source, self.target)
+            and not matches(language, self.target, self.source)
+        }
+
+    def _units(self) -> Iterator[Element]:
+        """Yield the translation units and free each after use."""
         try:
             with open_bytes(self.path) as file:
-                for unit in _units(iterparse(file, events=("start", "end"))):
-                    source = _variant(unit, self.source, self.target)
-                    target = _variant(unit, self.target, self.source)
-                    if source is not None or target is not None:
-                        yield _sentence(source), _sentence(target)
+                body: Element | None = None
+                for event, element in iterparse(file, events=("start", "end")):
+                    if event == "start" and _tag(element) == "body":
+                        body = element
+                    elif event == "end" and _tag(element) == "tu":
+                        yield element
+                        if body is not None:
+                            body.clear()
         except ParseError as error:
             raise UserError(
                 f"{self.path}:{error.position[0]}: malformed XML ({ErrorString(error.code)}); "
@@ -206,7 +273,10 @@ class TMX(_OneFile):
             ) from error
 
 
-FORMATS: dict[str, Callable[[Path, str, str], Text]] = {
+Format = Callable[[Path, str, str], Text]
+"""Opens a file that contains both sides: path, source, target."""
+
+FORMATS: dict[str, Format] = {
     ".tsv": TSV,
     ".csv": CSV,
     ".jsonl": JSONLines,
@@ -216,82 +286,14 @@ FORMATS: dict[str, Callable[[Path, str, str], Text]] = {
 """The formats with both sides in one file, by suffix. A .gz may follow."""
 
 
-def find_texts(names: Sequence[Path], source: str, target: str) -> tuple[Text, ...]:
-    """Return the texts in files and folders, in order.
-
-    Args:
-        names: Files and folders. Two aligned files follow each other.
-        source: The source language.
-        target: The target language.
-
-    Raises:
-        UsageError: An aligned file has no second file.
-        UserError: A folder contains no text.
-    """
-    texts: list[Text] = []
-    rest = iter(names)
-    for name in rest:
-        if name.is_dir():
-            texts += _in_folder(name, source, target)
-        elif open_format := _format(name):
-            texts.append(open_format(name, source, target))
-        else:
-            second = next(rest, None)
-            if second is None or not _is_line_file(second):
-                raise UsageError(
-                    f"{name}: the second aligned file is missing; name two aligned files, or a "
-                    ".tsv, .csv, .jsonl or .tmx file"
-                )
-            backwards = (_suffix(name), _suffix(second)) == (f".{target}", f".{source}")
-            texts.append(Aligned(second, name) if backwards else Aligned(name, second))
-    return tuple(texts)
-
-
-def languages_of(names: Sequence[Path]) -> tuple[str, str] | None:
-    """Return (source, target) from the suffixes of the first two files, if they are aligned."""
-    first_two = names[:2]
-    languages = [_suffix(name).removeprefix(".") for name in first_two if _is_line_file(name)]
-    return (languages[0], languages[1]) if len(languages) == 2 and all(languages) else None
-
-
-def _suffix(path: Path) -> str:
-    return decompressed_name(path).suffix
-
-
-def _format(path: Path) -> Callable[[Path, str, str], Text] | None:
-    return FORMATS.get(_suffix(path).lower())
-
-
-def _is_line_file(path: Path) -> bool:
-    return not path.is_dir() and _format(path) is None
-
-
-def _in_folder(folder: Path, source: str, target: str) -> Iterable[Text]:
-    """Return the texts of a folder. An uncompressed file takes precedence over its .gz."""
-    files: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith("."):
-            files.setdefault(decompressed_name(path).name, path)
-    texts: list[Text] = []
-    for name, path in files.items():
-        if open_format := _format(path):
-            texts.append(open_format(path, source, target))
-        elif name.endswith(f".{source}"):
-            other = files.get(f"{name.removesuffix(source)}{target}")
-            texts += [] if other is None else [Aligned(path, other)]
-    if not texts:
-        raise UserError(
-            f"{folder}: contains no text; add .tsv, .csv, .jsonl or .tmx files, or two aligned "
-            f"files such as train.{source} and train.{target}"
-        )
-    return texts
-
-
-def _columns(header: Sequence[str], source: str, target: str) -> tuple[int, int] | None:
-    """Return the columns of source and target if a row names them."""
+def _columns(header: Sequence[str], text: _OneFile) -> tuple[int, int] | None:
+    """Return the columns of source and target if the first row names them."""
     names = [cell.strip().lower() for cell in header]
-    for first, second in ((source.lower(), target.lower()), ROLES):
+    for first, second in ((text.source.lower(), text.target.lower()), ROLES):
         if first in names and second in names:
+            for name in (first, second):
+                if names.count(name) > 1:
+                    raise UserError(f"{text.path}:1: two columns are {name}; rename one of them")
             return names.index(first), names.index(second)
     return None
 
@@ -302,7 +304,7 @@ def _cell(row: Sequence[str], column: int) -> str:
 
 def _single_line(text: str) -> str:
     """Replace line breaks with spaces: everywhere in tfnmt a sentence is one line."""
-    return text.replace("\r\n", " ").replace("\n", " ")
+    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
 def _string(record: dict[str, Any], key: str, place: str, errors: str) -> str:
@@ -318,18 +320,6 @@ def _string(record: dict[str, Any], key: str, place: str, errors: str) -> str:
     return _single_line(text)
 
 
-def _units(events: Iterable[tuple[str, Element]]) -> Iterator[Element]:
-    """Yield the translation units of a TMX file and free each after use."""
-    body: Element | None = None
-    for event, element in events:
-        if event == "start" and _tag(element) == "body":
-            body = element
-        elif event == "end" and _tag(element) == "tu":
-            yield element
-            if body is not None:
-                body.clear()
-
-
 def _tag(element: Element) -> str:
     """Return the name of an element without its namespace."""
     return element.tag.rpartition("}")[2]
@@ -337,41 +327,54 @@ def _tag(element: Element) -> str:
 
 def _variant(unit: Element, language: str, other: str) -> Element | None:
     """Return the variant of a unit in a language: an exact match, or the first similar one."""
-    wanted = _subtags(language)
-    exact_only = wanted[0] == _subtags(other)[0]  # pt-BR to pt-PT: neither replaces the other
     near = None
-    for variant in unit:
-        if _tag(variant) != "tuv":
-            continue
-        has = _subtags(variant.get(XML_LANG, "") or variant.get("lang", ""))
-        if has == wanted:
+    for variant in _variants(unit):
+        has = _language(variant)
+        if subtags(has) == subtags(language):
             return variant
-        if near is None and has[0] == wanted[0] and not exact_only:
+        if near is None and matches(has, language, other):
             near = variant
     return near
 
 
-def _subtags(language: str) -> list[str]:
-    return language.strip().lower().replace("_", "-").split("-")
+def _variants(unit: Element) -> list[Element]:
+    return [child for child in unit if _tag(child) == "tuv"]
+
+
+def _language(variant: Element) -> str:
+    return variant.get(XML_LANG, "") or variant.get("lang", "")
 
 
 def _sentence(variant: Element | None) -> str:
     """Return the text of a variant on one line."""
     segments = [] if variant is None else [child for child in variant if _tag(child) == "seg"]
-    text = _plain_text(segments[0]) if segments else ""
+    text = _plain_text(segments[0]).replace("\r", "\n") if segments else ""
     if "\n" not in text:
         return text
     # White space around a line break of the XML is indentation. This includes only XML's own white
     # space, which excludes the no-break space.
-    lines = (line.strip(" \t\r") for line in text.split("\n"))
+    lines = (line.strip(" \t") for line in text.split("\n"))
     return " ".join(line for line in lines if line)
 
 
-def _plain_text(element: Element) -> str:
-    """Return the text of a segment without the code in its inline tags."""
-    parts = [element.text or ""]
-    for child in element:
-        if _tag(child) not in CODE_TAGS:
-            parts.append(_plain_text(child))
-        parts.append(child.tail or "")
+def _plain_text(segment: Element) -> str:
+    """Return the text of a segment. Code in its inline tags is omitted, except for line breaks."""
+    parts = []
+    # Not recursive, because elements may be nested more deeply than functions.
+    rest: list[str | Element] = [segment]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, str):
+            parts.append(item)
+        elif _tag(item) in CODE_TAGS:
+            parts.append("\n" if _is_break(item) else "")
+        else:
+            parts.append(item.text or "")
+            for child in reversed(item):
+                rest += [child.tail or "", child]
     return "".join(parts)
+
+
+def _is_break(code: Element) -> bool:
+    """Return whether an inline tag stands for a line break."""
+    return code.get("type") in BREAK_TYPES or bool(BREAK_CODE.search("".join(code.itertext())))

@@ -114,7 +114,13 @@ class Published:
         folder = self.path(source, target, data_dir)
         return Files(
             {
-                split: (Aligned(folder / f"{split}.{source}", folder / f"{split}.{target}"),)
+                split: (
+                    Aligned(
+                        folder / f"{split}.{source}",
+                        folder / f"{split}.{target}",
+                        (source, target),
+                    ),
+                )
                 for split in self.splits
                 if self.parts(split, source, target)
             }

@@ -2,7 +2,6 @@
 
 import codecs
 import gzip
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
 
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UserError
 from tfnmt.runtime.files import is_stream
 
 Pair = tuple[str, str]
@@ -32,7 +31,8 @@ def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
         what = "the gzip data ends early" if early else "not gzip data, or damaged"
         raise UserError(f"{path}: {what}; download or compress it again") from error
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; give the path of a UTF-8 text file") from error
+        reason = error.strerror or error
+        raise UserError(f"{path}: {reason}; give the path of a UTF-8 text file") from error
 
 
 def check_readable(path: Path) -> None:
@@ -40,19 +40,6 @@ def check_readable(path: Path) -> None:
     if not is_stream(path):
         with open_bytes(path):
             pass
-
-
-def check_output(output: str | None, source: str | None) -> None:
-    """Raise a UsageError if the output is the input, or has the name of a compressed file."""
-    if output is None:
-        return
-    if source and os.path.isfile(output) and os.path.samefile(output, source):
-        raise UsageError(f"--output={output}: is the --input; choose another file")
-    if decompressed_name(Path(output)) != Path(output):
-        raise UsageError(
-            f"--output={output}: the output is not compressed; omit --output and pipe it through "
-            f"gzip > {output}"
-        )
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
@@ -74,6 +61,7 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> I
     """
     for number, line in enumerate(lines, start=1):
         if number == 1:
+            _check_first_line(line, name)
             line = line.removeprefix(codecs.BOM_UTF8)
         try:
             yield line.decode("utf-8", errors).rstrip("\r\n")
@@ -82,6 +70,21 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> I
                 f"{name}:{number}: not UTF-8 (byte {error.start + 1} of the line); convert the "
                 "text, for example with iconv"
             ) from error
+
+
+def _check_first_line(line: bytes, name: str) -> None:
+    """Raise a UserError for UTF-16, and for a file whose lines end with carriage returns only."""
+    # English UTF-16 text is valid UTF-8, in which every second byte is NUL.
+    nuls = line.count(0)
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 1 < nuls > len(line) // 3:
+        raise UserError(
+            f"{name}: UTF-16; convert the text to UTF-8, for example with iconv -f UTF-16 -t UTF-8"
+        )
+    if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+        raise UserError(
+            f"{name}: ends lines with carriage returns; convert them, for example with "
+            r"tr '\r' '\n'"
+        )
 
 
 def read_pairs(source: Path, target: Path, errors: str = "strict") -> Iterator[Pair]:

@@ -8,16 +8,20 @@ It is a folder named by the hash of everything it depends on:
     *.splits.npy                            the start of each sentence
     report.json  .txt  .html                removed pairs by rule, lengths, samples
     rejected.tsv.gz                         every removed pair: rule, source, target
+    checksums.json                          the checksums of text, tokenizer, ids and starts
+
+Whenever a corpus is opened, its checksums and the size of its text are verified, and a damaged one
+is prepared again. The checksums of the text are verified if training reads it, for BPE-dropout.
 """
 
 import gzip
 import hashlib
 import json
 import os
-import shutil
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import islice
@@ -34,11 +38,19 @@ from tfnmt.data.corpora.corpus import Corpus
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.cleaning import Rule, make_rules, violated_rule
 from tfnmt.data.preparation.report import Report, Side
-from tfnmt.data.preparation.storage import FlatWriter, TextArray, TokenArray, open_text, open_tokens
+from tfnmt.data.preparation.storage import (
+    FlatWriter,
+    TextArray,
+    TokenArray,
+    open_text,
+    open_tokens,
+    splits_path,
+)
 from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 from tfnmt.progress import log, progress_bar
-from tfnmt.runtime.files import TEMPORARY, atomic_path, file_lock
+from tfnmt.runs.checkpoints import CHECKSUMS, TOKENIZER, sha256
+from tfnmt.runtime.files import atomic_folder, file_lock, parse_json, remove_leftovers
 from tfnmt.runtime.startup import CPU_COUNT
 
 FORMAT = 2
@@ -66,6 +78,12 @@ class Prepared:
     target: TokenArray
     source_lines: TextArray
     target_lines: TextArray
+    checksum: str = ""  # of tokenizer, ids and starts
+
+    @property
+    def identity(self) -> str:
+        """Return name and checksum, by which a run recognizes its training data."""
+        return f"{self.folder.name} {self.checksum}"
 
     @property
     def table(self) -> str:
@@ -87,35 +105,85 @@ def prepare(
     Raises:
         UserError: The text cannot be read, no pair is left, or the disk is full.
     """
-    folder = cache_dir / "prepared" / _key(config, corpus, tokenizer)
-    if not folder.is_dir():
+    folder = cache_dir / "prepared" / prepared_name(config, corpus, tokenizer)
+    try:
+        reads_text = config.data.bpe_dropout > 0
+        with suppress(UserError):
+            return open_prepared(folder, reads_text)
         lock = folder.with_name(f".{folder.name}.lock")
-        try:
-            with file_lock(lock, f"{folder}: another process is preparing this corpus"):
-                if not folder.is_dir():
-                    for left in folder.parent.glob(f".{folder.name}{TEMPORARY}"):
-                        shutil.rmtree(left)  # left by a killed process
-                    with atomic_path(folder) as temporary:
-                        temporary.mkdir()
-                        _write(temporary, config, corpus, tokenizer)
-        except OSError as error:
-            raise UserError(
-                f"{folder}: {error.strerror or error}; choose another folder with --cache_dir"
-            ) from error
-    return open_prepared(folder)
+        with file_lock(lock, f"{folder}: another process is preparing this corpus"):
+            if folder.is_dir():
+                try:
+                    return open_prepared(folder, reads_text)  # the other process wrote it
+                except UserError as error:
+                    log(f"{error}; preparing the corpus again")
+            remove_leftovers(folder.parent, folder.name)
+            with atomic_folder(folder) as temporary:
+                _write(temporary, config, corpus, tokenizer)
+            return open_prepared(folder)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: {error.strerror or error}; choose another folder with --cache_dir"
+        ) from error
 
 
-def open_prepared(folder: Path) -> Prepared:
-    """Open a prepared corpus, memory-mapped."""
-    tokenizer = Tokenizer((folder / "tokenizer.model").read_bytes())
-    return Prepared(
-        folder,
-        tokenizer,
-        source=open_tokens(_ids_path(folder, "source"), tokenizer.dtype),
-        target=open_tokens(_ids_path(folder, "target"), tokenizer.dtype),
-        source_lines=open_text(_text_path(folder, "source")),
-        target_lines=open_text(_text_path(folder, "target")),
-    )
+def open_prepared(folder: Path, reads_text: bool = False) -> Prepared:
+    """Open a prepared corpus, memory-mapped, and verify it.
+
+    Args:
+        folder: The prepared corpus.
+        reads_text: Whether to verify the checksums of the text as well.
+
+    Raises:
+        UserError: A file is missing or damaged.
+    """
+    checksum = _verify(folder, _id_files(folder))
+    if reads_text:
+        _verify(folder, _text_files(folder))
+    tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
+    try:
+        return Prepared(
+            folder,
+            tokenizer,
+            source=open_tokens(_ids_path(folder, "source"), tokenizer.dtype),
+            target=open_tokens(_ids_path(folder, "target"), tokenizer.dtype),
+            source_lines=open_text(_text_path(folder, "source")),
+            target_lines=open_text(_text_path(folder, "target")),
+            checksum=checksum,
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _verify(folder: Path, paths: list[Path]) -> str:
+    """Compare files with their checksums; returns a checksum of them all.
+
+    Earlier versions recorded no checksums.
+    """
+    try:
+        found = _checksums(paths)
+        recorded = parse_json((folder / CHECKSUMS).read_bytes())
+    except FileNotFoundError as error:
+        if Path(error.filename).name != CHECKSUMS:
+            raise UserError(f"{error.filename}: missing") from error
+        recorded = found
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from error
+    except ValueError:
+        recorded = None
+    if not isinstance(recorded, dict):
+        raise UserError(f"{folder / CHECKSUMS}: damaged")
+    for name, checksum in found.items():
+        if recorded.get(name) != checksum:
+            raise UserError(f"{folder / name}: damaged")
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def _checksums(paths: list[Path]) -> dict[str, str]:
+    """Return the checksums of files by name."""
+    with ThreadPoolExecutor(CPU_COUNT) as pool:
+        checksums = pool.map(sha256, paths)
+    return {path.name: checksum for path, checksum in zip(paths, checksums, strict=True)}
 
 
 def _write(folder: Path, config: Config, corpus: Corpus, tokenizer: bytes | None) -> None:
@@ -128,9 +196,11 @@ def _write(folder: Path, config: Config, corpus: Corpus, tokenizer: bytes | None
     if report.kept < report.read:
         log(f"{report.kept:,} of {report.read:,} pairs kept; removed: {_removals(report)}")
     model = tokenizer or _train_tokenizer(folder, config)
-    (folder / "tokenizer.model").write_bytes(model)
+    (folder / TOKENIZER).write_bytes(model)
     report.tokens = _encode(folder)
     report.write(folder)
+    checksums = _checksums([*_id_files(folder), *_text_files(folder)])
+    (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
 
 
 # --- Cleaning -------------------------------------------------------------------------------------
@@ -253,7 +323,7 @@ class _Encoder:
 
 
 def _start_encoder(folder: Path) -> None:
-    _Encoder.tokenizer = Tokenizer((folder / "tokenizer.model").read_bytes())
+    _Encoder.tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
     _Encoder.lines = {side: open_text(_text_path(folder, side)) for side in SIDES}
 
 
@@ -287,7 +357,25 @@ def _encoders(folder: Path, chunks: int) -> Iterator[Callable[..., Iterable[Any]
     workers = min(CPU_COUNT, chunks)
     # Spawned, not forked, because the caller may have threads, for example of TensorFlow.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (folder,)) as pool:
-        yield pool.map
+
+        def mapped(function: Callable[[Chunk], Any], rows: Iterable[Chunk]) -> Iterable[Any]:
+            with _interrupts_blocked():
+                return pool.map(function, rows)
+
+        yield mapped
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Delay Ctrl-C. Processes that start in the meantime inherit it and never receive Ctrl-C.
+
+    Otherwise each of them would print a traceback. They end with this process.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 # --- Names ----------------------------------------------------------------------------------------
@@ -301,8 +389,18 @@ def _ids_path(folder: Path, side: str) -> Path:
     return folder / f"train.{side}.ids"
 
 
-def _key(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
-    """Return a hash of everything that the prepared ids depend on."""
+def _text_files(folder: Path) -> list[Path]:
+    return [_text_path(folder, side) for side in SIDES]
+
+
+def _id_files(folder: Path) -> list[Path]:
+    """Return the files that training always reads."""
+    ids = [_ids_path(folder, side) for side in SIDES]
+    return [folder / TOKENIZER, *ids, *map(splits_path, [*ids, *_text_files(folder)])]
+
+
+def prepared_name(config: Config, corpus: Corpus, tokenizer: bytes | None) -> str:
+    """Return the name of a prepared corpus: a hash of everything that its ids depend on."""
     data = config.data
     held_out = corpus.held_out if config.cleaning.leakage else ()
     depends_on = {

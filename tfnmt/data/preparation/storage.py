@@ -72,22 +72,41 @@ class FlatWriter:
         self._file.close()
         if error is None:
             splits = np.concatenate([np.zeros(1, np.int64), *self._lengths])
-            np.save(_splits_path(self.path), np.cumsum(splits, out=splits))
+            np.save(splits_path(self.path), np.cumsum(splits, out=splits))
 
 
 def open_tokens(path: Path, dtype: type[np.integer]) -> TokenArray:
-    """Open a file of ids, memory-mapped."""
+    """Open a file of ids, memory-mapped.
+
+    Raises:
+        ValueError: The file or its splits are damaged.
+    """
     return TokenArray(*_open(path, dtype))
 
 
 def open_text(path: Path) -> TextArray:
-    """Open a file of text, memory-mapped."""
+    """Open a file of text, memory-mapped.
+
+    Raises:
+        ValueError: The file or its splits are damaged.
+    """
     return TextArray(*_open(path, np.uint8))
 
 
 def _open(path: Path, dtype: type[np.integer]) -> tuple[np.ndarray, np.ndarray]:
-    return np.memmap(path, dtype, mode="r"), np.load(_splits_path(path), mmap_mode="r")
+    try:
+        flat = np.memmap(path, dtype, mode="r")
+        splits = np.lib.format.open_memmap(splits_path(path), mode="r")
+        consistent = splits.ndim == 1 and splits.dtype == np.int64 and splits[-1] == len(flat)
+    except OSError:
+        raise
+    except Exception:  # empty, or of another format: NumPy raises many types
+        consistent = False
+    if not consistent:
+        raise ValueError(f"{path}: damaged, because it does not fit {splits_path(path).name}")
+    return flat, splits
 
 
-def _splits_path(path: Path) -> Path:
+def splits_path(path: Path) -> Path:
+    """Return the file with the start of each sentence, which belongs to a flat file."""
     return path.with_name(f"{path.name}.splits.npy")

@@ -59,8 +59,16 @@ class Tokenizer:
     """Encodes and decodes with a trained model, outside the graph."""
 
     def __init__(self, model: bytes) -> None:
+        """Load a model.
+
+        Args:
+            model: The content of a `.model` file.
+
+        Raises:
+            UserError: The content is damaged, or another program made it.
+        """
         self.model = model
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._processor = _processor(model)
         self._word = lru_cache(maxsize=WORDS)(self._encode_word)
 
     @property
@@ -133,6 +141,23 @@ class Tokenizer:
 
     def _bytes(self, ids: list[int]) -> bytes:
         return np.array(ids, self.dtype).tobytes()
+
+
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    # An empty model would be read as no model, and fail later.
+    try:
+        processor = sentencepiece.SentencePieceProcessor()
+        processor.LoadFromSerializedProto(model)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise UserError(
+            "tokenizer.model: not a SentencePiece model, or damaged; copy the complete run again"
+        ) from error
+    special = processor.pad_id(), processor.bos_id(), processor.eos_id(), processor.unk_id()
+    if special != (PAD, BOS, EOS, UNK):
+        raise UserError(
+            "tokenizer.model: made by another program than tfnmt; copy the complete run again"
+        )
+    return processor
 
 
 def _vocabulary_error(vocab_size: int, message: str) -> UserError:

@@ -100,6 +100,21 @@ def test_missing_file_is_named_once_if_both_splits_need_it(tmp_path: Path) -> No
     assert all("train text" in problem for problem in caught.value.problems)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("a" * 300, "File name too long"), ("my.en/x", "Not a directory"), ("a\0b", "null")],
+)
+def test_file_name_that_cannot_exist_is_reported(tmp_path: Path, name: str, reason: str) -> None:
+    data = custom_data(tmp_path, 20)
+    files = str(tmp_path / name), str(tmp_path / "my.de")
+    for key in ("train", "val"):
+        corpus = open_corpus(data.model_copy(update={key: files}), 1, NOWHERE)
+        (problem,) = problems(corpus, key)
+        assert problem.startswith(files[0].replace("\0", r"\x00") + ": ")
+        assert reason in problem
+        assert corpus.held_out in ((), ("val",))
+
+
 def test_custom_data_has_no_test_split(tmp_path: Path) -> None:
     data = custom_data(tmp_path, 20)
     with pytest.raises(UsageError, match=r"--split=test: .*train, val$"):

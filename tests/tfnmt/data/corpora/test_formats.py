@@ -11,18 +11,14 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.data.corpora.formats import (
-    CSV,
     MAX_CELL,
     TMX,
-    TSV,
     Aligned,
-    JSONLines,
-    find_texts,
-    languages_of,
 )
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UserError
 
 SENTENCES = {
     "Urdu with ZWNJ": "یہ ایک آزمائش\u200cہے۔",
@@ -194,7 +190,9 @@ def test_missing_languages_error_names_them(tmp_path: Path, suffix: str) -> None
     ("suffix", "content"),
     [
         (".csv", 'en,de\n"one\ntwo","eins\r\nzwei"\n'),
+        (".csv", 'en,de\n"one\rtwo","eins\nzwei"\n'),
         (".jsonl", '{"en": "one\\ntwo", "de": "eins\\r\\nzwei"}'),
+        (".jsonl", '{"en": "one\\rtwo", "de": "eins\\nzwei"}'),
         (".tmx", tmx(unit(("en", "one\ntwo"), ("de", "\n  eins \t\r\n\n   zwei\n ")))),
     ],
 )
@@ -207,110 +205,25 @@ def test_line_break_in_a_sentence_becomes_a_space(
 # --- Aligned files --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compression", ["", ".gz"])
-def test_aligned_files_are_swapped_according_to_their_suffixes(
-    tmp_path: Path, compression: str
-) -> None:
-    en, de = tmp_path / f"a.en{compression}", tmp_path / f"b.de{compression}"
-    assert find_texts([en, de], "en", "de") == (Aligned(en, de),)
-    assert find_texts([en, de], "de", "en") == (Aligned(de, en),)
-    assert find_texts([en, de], "fr", "en") == (Aligned(en, de),)
-
-
-def test_aligned_paths_are_source_and_target() -> None:
-    (text,) = find_texts([Path("a.en"), Path("a.de")], "de", "en")
-    assert text.paths == (Path("a.de"), Path("a.en"))
+def aligned(folder: Path, sources: str, targets: str) -> Aligned:
+    paths = write(folder / "my.src", sources), write(folder / "my.tgt", targets)
+    return Aligned(*paths, ("en", "de"))
 
 
 @pytest.mark.parametrize(
-    ("names", "languages"),
-    [
-        (["a.en", "b.de"], ("en", "de")),
-        (["a.x.en.gz", "b.de"], ("en", "de")),
-        (["a.de", "b.en.gz", "c.fr", "d.es"], ("de", "en")),
-        (["a.tsv", "b.en", "b.de"], None),
-        (["a.tmx.gz"], None),
-        (["a.en", "b.tsv"], None),
-        (["a.en"], None),
-        (["a", "b"], None),
-        ([], None),
-    ],
+    "header", [("English", "German"), ("source", "Target"), ("en-GB", "de-DE"), ("de", "en")]
 )
-def test_languages_of_returns_the_last_suffixes_of_aligned_files(
-    names: list[str], languages: tuple[str, str] | None
-) -> None:
-    assert languages_of([Path(name) for name in names]) == languages
-
-
-def test_languages_of_a_folder_is_none(tmp_path: Path) -> None:
-    (tmp_path / "my.en").mkdir()
-    assert languages_of([tmp_path / "my.en", tmp_path / "my.de"]) is None
-
-
-# --- Finding texts --------------------------------------------------------------------------------
-
-
-def test_find_texts_keeps_the_order_of_the_names(tmp_path: Path) -> None:
-    names = ["a.tsv", "b.en", "b.de", "c.csv.gz", "d.jsonl", "e.NDJSON", "f.TMX", "g.de", "h.en"]
-    a, b_en, b_de, c, d, e, f, g, h = (tmp_path / name for name in names)
-    assert find_texts([a, b_en, b_de, c, d, e, f, g, h], "en", "de") == (
-        TSV(a, "en", "de"),
-        Aligned(b_en, b_de),
-        CSV(c, "en", "de"),
-        JSONLines(d, "en", "de"),
-        JSONLines(e, "en", "de"),
-        TMX(f, "en", "de"),
-        Aligned(h, g),
-    )
-
-
-@pytest.mark.parametrize(
-    "names", [["a.en"], ["a.en", "b.tsv"], ["a.en", "folder"], ["a.en", "a.de", "b.tmx", "c.en"]]
-)
-def test_aligned_file_without_a_second_one_is_an_error(tmp_path: Path, names: list[str]) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(UsageError) as caught:
-        find_texts([tmp_path / name for name in names], "en", "de")
-    alone = tmp_path / ("c.en" if "c.en" in names else "a.en")
-    assert str(caught.value).startswith(f"{alone}: ")
-    assert "; name two aligned files, or a .tsv" in str(caught.value)
-
-
-def test_folder_contains_all_its_texts(tmp_path: Path) -> None:
-    folder = tmp_path / "all"
-    texts = ["z.tsv", "b.en", "b.de.gz", "a.csv.gz", "c.x.jsonl"]
-    hidden = [".hidden.tsv", ".hidden.en", ".hidden.de"]
-    unpaired = ["alone.en", "alone.fr", "other.de", "children", "childrde"]
-    for name in [*texts, *hidden, *unpaired, "README.md", "LICENSE", "inner/x.tsv"]:
-        write(folder / name, "")
-    (folder / "folder.tsv").mkdir()
-    assert find_texts([folder, tmp_path / "last.tmx"], "en", "de") == (
-        CSV(folder / "a.csv.gz", "en", "de"),
-        Aligned(folder / "b.en", folder / "b.de.gz"),
-        JSONLines(folder / "c.x.jsonl", "en", "de"),
-        TSV(folder / "z.tsv", "en", "de"),
-        TMX(tmp_path / "last.tmx", "en", "de"),
-    )
-    (backwards,) = find_texts([folder], "fr", "en")[2:3]
-    assert backwards == JSONLines(folder / "c.x.jsonl", "fr", "en")
-    assert Aligned(folder / "alone.fr", folder / "alone.en") in find_texts([folder], "fr", "en")
-
-
-def test_folder_prefers_uncompressed_files(tmp_path: Path) -> None:
-    for name in ["a.tsv", "a.tsv.gz", "b.de", "b.de.gz", "b.en.gz", "b.en"]:
-        write(tmp_path / name, "")
-    assert find_texts([tmp_path], "en", "de") == (
-        TSV(tmp_path / "a.tsv", "en", "de"),
-        Aligned(tmp_path / "b.en", tmp_path / "b.de"),
-    )
-
-
-def test_folder_without_text_error_names_the_formats(tmp_path: Path) -> None:
-    write(tmp_path / "alone.en", "word\n")
+def test_header_of_aligned_files_is_an_error(tmp_path: Path, header: Pair) -> None:
+    text = aligned(tmp_path, f"{header[0]}\none\n", f"{header[1]}\neins\n")
     with pytest.raises(UserError) as caught:
-        find_texts([tmp_path], "en", "de")
-    for part in [f"{tmp_path}: ", "; ", ".tsv", ".csv", ".jsonl", ".tmx", "train.en", "train.de"]:
-        assert part in str(caught.value)
+        list(text.pairs())
+    assert str(caught.value).startswith(f"{tmp_path / 'my.src'}:1: a header ({header[0]}), as in ")
+    assert f"{tmp_path / 'my.tgt'} ({header[1]}); " in str(caught.value)
+
+
+def test_names_of_languages_after_the_first_line_are_text(tmp_path: Path) -> None:
+    text = aligned(tmp_path, "one\nEnglish\n", "eins\nGerman\n")
+    assert list(text.pairs()) == [("one", "eins"), ("English", "German")]
 
 
 # --- TSV ------------------------------------------------------------------------------------------
@@ -330,6 +243,28 @@ def test_tsv_header_names_the_columns(tmp_path: Path, header: str, pair: Pair) -
     assert read(tmp_path / "my.tsv", f"{header}one\ttwo\tthree\tfour\n") == [pair]
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["English\tGerman", "German\tEnglish", "en-GB\tde-DE", "en\tfr", '"en"\t"de"', "id\ten\tfr"],
+)
+def test_tsv_header_with_other_names_is_an_error(tmp_path: Path, header: str) -> None:
+    found = problem(tmp_path / "my.tsv", f"{header}\none\teins\tun\n")
+    assert found.startswith(f"1: a header ({header.replace(chr(9), ', ')}); ")
+    assert "en and de" in found
+
+
+@pytest.mark.parametrize("row", ["English\tEnglisch", "German\tDeutsch", "English\tx", "so\tso"])
+def test_tsv_pair_with_the_name_of_a_language_is_no_header(tmp_path: Path, row: str) -> None:
+    pair = tuple(row.split("\t"))
+    assert read(tmp_path / "my.tsv", f"{row}\n") == [pair]
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".tsv", "\t"), (".csv", ",")])
+def test_two_columns_of_one_name_are_an_error(tmp_path: Path, suffix: str, separator: str) -> None:
+    rows = f"en{separator}de{separator}EN\n1{separator}2{separator}3\n"
+    assert problem(tmp_path / f"my{suffix}", rows).startswith("1: two columns are en; ")
+
+
 def test_tsv_header_is_only_in_the_first_row(tmp_path: Path) -> None:
     pairs = [("one", "two"), ("de", "en")]
     assert read(tmp_path / "my.tsv", "one\ttwo\nde\ten\n") == pairs
@@ -338,7 +273,8 @@ def test_tsv_header_is_only_in_the_first_row(tmp_path: Path) -> None:
 def test_short_tsv_row_has_an_empty_side(tmp_path: Path) -> None:
     pairs = [("one", ""), ("", "zwei"), ("", ""), ("four", "vier")]
     assert read(tmp_path / "a.tsv", "one\n\tzwei\n\nfour\tvier\n") == pairs
-    assert read(tmp_path / "b.tsv", "de\tx\ten\neins\n") == [("", "eins")]
+    pairs = [("", "eins"), ("two", "")]
+    assert read(tmp_path / "b.tsv", "de\tx\ten\neins\n\t\ttwo\n") == pairs
 
 
 def test_tsv_without_a_tab_is_an_error(tmp_path: Path) -> None:
@@ -450,6 +386,48 @@ def test_json_side_that_is_no_string_is_an_error(tmp_path: Path, side: str) -> N
     assert problem(tmp_path / "my.jsonl", content).startswith('2: "de" is not a string; ')
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"en": "one", "de": "eins", "en": "two"}',
+        '{"translation": {"de": "eins", "en": "one", "en": ""}}',
+        '{"source": "one", "source": "two", "target": "eins"}',
+    ],
+)
+def test_json_key_that_occurs_twice_is_an_error(tmp_path: Path, line: str) -> None:
+    key = "source" if "source" in line else "en"
+    content = f'{{"en": "one", "de": "eins"}}\n{line}\n'
+    assert problem(tmp_path / "my.jsonl", content).startswith(f"2: two keys '{key}'; ")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", '"x\ny",z\n1,2\n'),
+        (".jsonl", '{"x\\ny": "1"}\n'),
+        (".tmx", tmx(unit(("x&#10;y", "un"), ("en", "one")))),
+    ],
+)
+def test_line_break_in_a_quoted_name_is_escaped(tmp_path: Path, suffix: str, content: str) -> None:
+    assert r"x\ny" in problem(tmp_path / f"my{suffix}", content)
+
+
+def test_other_json_keys_may_occur_twice(tmp_path: Path) -> None:
+    content = '{"id": 1, "id": 2, "meta": {"a": 1, "a": 2}, "en": "one", "de": "eins"}'
+    assert read(tmp_path / "my.jsonl", content) == [("one", "eins")]
+
+
+def test_json_without_a_language_names_the_keys_it_has(tmp_path: Path) -> None:
+    content = '{"en-GB": "one", "de-DE": "eins", "id": 5}\n{"fr": "deux"}\n'
+    found = problem(tmp_path / "my.jsonl", content)
+    assert found.startswith(" contains no en or de text (it has de-DE, en-GB, fr, id); ")
+
+
+def test_side_without_any_text_is_an_error(tmp_path: Path) -> None:
+    found = problem(tmp_path / "my.csv", "en,de\none,\ntwo,\n")
+    assert found == " contains no de text; check the file and the two languages"
+
+
 def test_unpaired_surrogate_in_json_is_an_error_unless_surrogateescape(tmp_path: Path) -> None:
     path = tmp_path / "my.jsonl"
     content = r'{"en": "\ud83d\ude00 \ud83d", "de": "x"}'
@@ -492,7 +470,7 @@ def test_utf_16_tmx_keeps_its_code_points(tmp_path: Path) -> None:
     ("segment", "text"),
     [
         ('a <bpt i="1">{\\b </bpt>bold<ept i="1">}</ept> word', "a bold word"),
-        ("a<ph>&lt;br/&gt;</ph>b<it>x</it>c<ut>y</ut>d", "abcd"),
+        ("a<ph>&lt;b&gt;</ph>b<it>x</it>c<ut>y</ut>d", "abcd"),
         ("see<ph>note <sub>a footnote</sub> end</ph> there", "see there"),
         ("a<sub>b</sub>c<bpt/>d<ept/>", "acd"),
         ("a <hi>high<ph>x</ph> light</hi>!", "a high light!"),
@@ -508,8 +486,40 @@ def test_utf_16_tmx_keeps_its_code_points(tmp_path: Path) -> None:
 def test_tmx_inline_tags_lose_their_code_and_keep_their_text(
     tmp_path: Path, segment: str, text: str
 ) -> None:
-    content = tmx(unit(("en", segment), ("de", "x")), root=NAMESPACE)
-    assert read(tmp_path / "my.tmx", content) == [(text, "x")]
+    content = tmx(unit(("en", segment), ("de", "x")) + ONE, root=NAMESPACE)
+    assert read(tmp_path / "my.tmx", content) == [(text, "x"), ("one", "eins")]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        '<ph type="lb"/>',
+        "<ph>&lt;br/&gt;</ph>",
+        "<it pos='begin'>&lt;w:br w:type='page'/&gt;</it>",
+        "<ph>&lt;text:line-break/&gt;</ph>",
+        "<ph>\\n</ph>",
+        "<ph>\\line </ph>",
+        "<ph>&#10;</ph>",
+        " <ph type='lb'/>  <ph type='lb'/>",
+        "&#13;",
+    ],
+)
+def test_tmx_line_break_does_not_join_words(tmp_path: Path, tag: str) -> None:
+    content = tmx(unit(("en", f"two{tag}words"), ("de", f"zwei Wörter{tag}")))
+    assert read(tmp_path / "my.tmx", content) == [("two words", "zwei Wörter")]
+
+
+def test_tmx_elements_may_be_nested_deeply(tmp_path: Path) -> None:
+    depth = 100_000
+    segment = f"{'<hi>' * depth}deep{'</hi>' * depth} text"
+    content = tmx(unit(("en", segment), ("de", "x")))
+    assert read(tmp_path / "my.tmx", content) == [("deep text", "x")]
+
+
+def test_tmx_without_a_language_names_the_languages_it_has(tmp_path: Path) -> None:
+    content = tmx(unit(("en-GB", "one"), ("fr", "un"), ("es-MX", "uno")) + unit(("fr", "deux")))
+    found = problem(tmp_path / "my.tmx", content)
+    assert found.startswith(" contains no de text (it has es-MX, fr); ")
 
 
 def test_tmx_units_of_other_languages_are_skipped(tmp_path: Path) -> None:
@@ -535,7 +545,8 @@ def test_tmx_units_of_other_languages_are_skipped(tmp_path: Path) -> None:
         (["en-US", "en-GB", "de"], "en-US"),
         (["en-US", "EN", "en-GB", "de"], "EN"),
         (["en-US", "en", "en", "de"], "en"),
-        (["eng", "e", "en-x", "de"], "en-x"),
+        (["e", "en-x", "de"], "en-x"),
+        (["fra", "eng", "deu"], "eng"),
     ],
 )
 def test_tmx_language_selects_the_exact_variant_or_the_first_similar_one(

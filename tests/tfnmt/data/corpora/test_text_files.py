@@ -78,6 +78,29 @@ def test_invalid_utf_8_error_names_file_line_and_byte(
     assert str(caught.value).startswith(f"{path}:3: not UTF-8 (byte {byte} of the line); ")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+@pytest.mark.parametrize("errors", ["strict", "replace", "surrogateescape"])
+def test_utf_16_is_an_error_that_names_the_encoding(
+    tmp_path: Path, encoding: str, errors: str
+) -> None:
+    path = write(tmp_path / "my.en", "A sentence.\nAnother one.\n".encode(encoding))
+    with pytest.raises(UserError, match=rf"^{path}: UTF-16; .*iconv"):
+        list(read_lines(path, errors))
+
+
+def test_nul_characters_in_text_are_kept(tmp_path: Path) -> None:
+    lines = ["\x00", "A \x00 within a sentence.", "\x00\x00"]
+    assert lines_of(tmp_path, "\n".join(lines).encode()) == lines
+    assert lines_of(tmp_path, "\n".join(lines[1:]).encode()) == lines[1:]
+
+
+def test_lines_that_end_with_carriage_returns_are_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "my.en", b"one\rtwo\rthree\r")
+    with pytest.raises(UserError, match=rf"^{path}: ends lines with carriage returns; "):
+        list(read_lines(path))
+    assert lines_of(tmp_path, b"one\r") == ["one"]
+
+
 def test_lines_before_an_invalid_one_are_read() -> None:
     lines = decode_lines([b"one\n", b"two\n", b"\xff\n"], "standard input")
     assert list(islice(lines, 2)) == ["one", "two"]

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from tfnmt.config import Config, TokenizerConfig, Tree, build_config, dump_confi
 from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.corpora.corpus import Corpus
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.data.preparation.prepared import Prepared, _key, prepare
+from tfnmt.data.preparation.prepared import Prepared, open_prepared, prepare, prepared_name
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
 from tfnmt.errors import UserError
 
@@ -62,6 +63,30 @@ prepared.prepare(config, open_corpus(config.data, 1, cache), cache)
 `text`: by the kernel, when a file reaches 40,000 bytes. `tokenizer`: before tokenizer training.
 `ids`: after the ids of the source, before those of the target. `report`: before the report.
 """
+
+PREPARING = """
+import sys
+from pathlib import Path
+from tfnmt.config import build_config, read_tree
+from tfnmt.data.corpora.catalog import open_corpus
+from tfnmt.data.preparation import prepared
+
+if __name__ == "__main__":
+    encoders = prepared._encoders
+
+    def observed(*arguments):
+        print("encoding", flush=True)
+        return encoders(*arguments)
+
+    prepared._encoders = observed
+    config = build_config(read_tree(Path(sys.argv[1])))
+    cache = Path(sys.argv[2])
+    try:
+        prepared.prepare(config, open_corpus(config.data, 1, cache), cache)
+    except KeyboardInterrupt:
+        sys.exit(print("interrupted", file=sys.stderr) or 130)
+"""
+"""Prepares a corpus, and prints a line when it starts the processes that encode it."""
 
 CHANGES_OF_THE_IDS: dict[str, Tree] = {
     "vocab_size": {"tokenizer": {"vocab_size": 301}},
@@ -267,7 +292,9 @@ def test_key_of_a_built_in_corpus_is_unchanged(
     In particular, the key must not depend on the source code of the generator.
     """
     config = build_config({"data": {"corpus": corpus, "source": source, "target": target}})
-    assert _key(config, open_corpus(config.data, config.training.seed, tmp_path), None) == key
+    assert (
+        prepared_name(config, open_corpus(config.data, config.training.seed, tmp_path), None) == key
+    )
 
 
 def test_key_does_not_depend_on_the_source_code_of_generators(
@@ -279,7 +306,7 @@ def test_key_does_not_depend_on_the_source_code_of_generators(
         raise AssertionError(f"{path} was opened")
 
     monkeypatch.setattr(Path, "open", read)  # read_bytes and read_text use it
-    assert _key(config, open_corpus(config.data, 1, tmp_path), None) == "af9038f00ab6be32"
+    assert prepared_name(config, open_corpus(config.data, 1, tmp_path), None) == "af9038f00ab6be32"
 
 
 def test_seed_changes_the_folder_if_rows_are_held_out(tmp_path: Path) -> None:
@@ -462,3 +489,117 @@ def test_given_tokenizer_is_used_unchanged(tmp_path: Path) -> None:
     first = given.source_lines.between(0, 1)
     assert list(given.source[0]) == [*Tokenizer(model).encode(first)[0], EOS]
     assert prepared_in(tmp_path, config).tokenizer.model == trained.tokenizer.model
+
+
+# --- Damaged files, and interruptions -------------------------------------------------------------
+
+VERIFIED = [
+    "tokenizer.model",
+    *(
+        f"train.{side}.{kind}{splits}"
+        for side in ("source", "target")
+        for kind in ("ids", "txt")
+        for splits in ("", ".splits.npy")
+    ),
+]
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+def change(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [truncate, change, empty, Path.unlink])
+@pytest.mark.parametrize("name", VERIFIED)
+def test_damaged_corpus_is_prepared_again(
+    tmp_path: Path,
+    name: str,
+    damage: Callable[[Path], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config, cache = custom_data(tmp_path, keys={"data": {"bpe_dropout": 0.1}}), tmp_path / "cache"
+    first = prepared_in(cache, config)
+    content = (first.folder / name).read_bytes()
+    damage(first.folder / name)
+    capsys.readouterr()
+    again = prepared_in(cache, config)
+    assert (first.folder / name).read_bytes() == content
+    assert again.identity == first.identity
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "again" in line)
+    assert f"{first.folder / name}: " in line
+    assert len(unlocked_names(cache)) == 1
+
+
+def test_size_of_text_that_training_does_not_read_is_verified(tmp_path: Path) -> None:
+    config, cache = custom_data(tmp_path), tmp_path / "cache"
+    path = prepared_in(cache, config).folder / "train.source.txt"
+    content = path.read_bytes()
+    change(path)
+    prepared_in(cache, config)
+    assert path.read_bytes() != content
+    truncate(path)
+    prepared_in(cache, config)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"train.source.ids": 1}', b"[" * 10_000])
+def test_corpus_with_damaged_checksums_is_prepared_again(tmp_path: Path, content: bytes) -> None:
+    config, cache = custom_data(tmp_path), tmp_path / "cache"
+    first = prepared_in(cache, config)
+    (first.folder / "checksums.json").write_bytes(content)
+    assert prepared_in(cache, config).identity == first.identity
+
+
+def test_corpus_of_an_earlier_version_has_no_checksums(tmp_path: Path) -> None:
+    """It is used unless its files contradict each other."""
+    config, cache = custom_data(tmp_path), tmp_path / "cache"
+    first = prepared_in(cache, config)
+    (first.folder / "checksums.json").unlink()
+    before = times(cache)
+    assert prepared_in(cache, config).identity == first.identity
+    assert times(cache) == before
+    truncate(first.folder / "train.target.ids")
+    assert prepared_in(cache, config).identity == first.identity
+    assert (first.folder / "checksums.json").is_file()
+
+
+def test_identity_depends_on_the_ids(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path, custom_data(tmp_path))
+    (prepared.folder / "checksums.json").unlink()
+    change(prepared.folder / "train.source.ids")
+    assert open_prepared(prepared.folder).identity != prepared.identity
+
+
+def test_ctrl_c_while_encoding_is_one_exception_and_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C reaches the encoding processes too; only this process reports it."""
+    config, cache = custom_data(tmp_path, rows=100_000), tmp_path / "cache"
+    (tmp_path / "config.yaml").write_text(dump_config(config))
+    command = [sys.executable, "-c", PREPARING, tmp_path / "config.yaml", cache]
+    with subprocess.Popen(
+        command,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout.readline() == "encoding\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(children.read_text().split()) < 2:
+            time.sleep(0.01)
+        time.sleep(0.3)  # they import modules now
+        os.killpg(process.pid, signal.SIGINT)
+        errors = process.communicate(timeout=100)[1]
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in errors
+    assert unlocked_names(cache) == []

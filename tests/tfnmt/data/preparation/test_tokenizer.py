@@ -1,3 +1,4 @@
+import io
 import random
 import re
 from collections import Counter
@@ -255,3 +256,31 @@ def test_sample_skips_merges_as_often_as_sentencepiece(
         sum(len(ids) * count for ids, count in found.items()) for found in (counts, expected_counts)
     )
     assert ours == pytest.approx(theirs, rel=0.01)
+
+
+# --- Damaged models -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", bytes(100)])
+def test_damaged_model_is_a_user_error(content: bytes) -> None:
+    with pytest.raises(UserError, match=r"^tokenizer\.model: "):
+        Tokenizer(content)
+
+
+def test_truncated_model_is_a_user_error() -> None:
+    model = train_tokenizer(["rest sets", "test trees"] * 20, TokenizerConfig(vocab_size=280))
+    with pytest.raises(UserError, match=r"^tokenizer\.model: "):
+        Tokenizer(model[:-1])
+
+
+def test_model_with_other_special_ids_is_refused() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["rest sets", "test trees"] * 20),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=20,
+        minloglevel=2,
+    )
+    with pytest.raises(UserError, match=r"^tokenizer\.model: made by another program"):
+        Tokenizer(model.getvalue())

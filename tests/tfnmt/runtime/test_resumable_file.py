@@ -1,16 +1,12 @@
 """Output files whose writer may be killed and resumed, and lines on stdout."""
 
-import io
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.runtime.files import ResumableFile, write_lines
+from tfnmt.runtime.resumable_file import ResumableFile
 
 JOB = {"model": "run", "step": 3, "--seed": 1, "--prefix": None}
 
@@ -33,7 +29,7 @@ def test_file_appears_when_complete_without_leftovers(file: ResumableFile) -> No
     file.start(JOB)
     file.write(["one", "", "zwei — три"])
     assert file.path.read_text() == "one\n\nzwei — три\n"
-    assert names(file.path.parent) == ["out"]
+    assert names(file.path.parent) == [".out.job", "out"]
 
 
 def test_old_file_remains_until_the_new_one_is_complete(file: ResumableFile) -> None:
@@ -74,7 +70,7 @@ def test_resume_removes_an_incomplete_line_and_counts_the_others(
     assert file.partial.read_bytes() == b"one\n\ntwo\n"
     file.write(["three"])
     assert file.path.read_bytes() == b"one\n\ntwo\nthree\n"
-    assert names(file.path.parent) == ["out"]
+    assert names(file.path.parent) == [".out.job", "out"]
 
 
 def test_resume_removes_an_incomplete_character(file: ResumableFile) -> None:
@@ -117,9 +113,25 @@ def test_finished_until_started_again(file: ResumableFile) -> None:
         file.write(["one"])
     assert file.finished
     with file.locked():
-        assert not file.finished
         file.start(JOB)
     assert not file.finished  # the old file remains, and a new one was started
+
+
+def test_job_of_a_finished_file_can_be_checked(file: ResumableFile) -> None:
+    file.start(JOB)
+    file.write(["one"])
+    file.check_job(JOB)
+    with pytest.raises(UsageError, match=rf"^--resume: {file.path} was made with .* step; "):
+        file.check_job(JOB | {"step": 4})
+
+
+@pytest.mark.parametrize("job", ["", "[1]", '{"step": '])
+def test_resume_starts_over_if_no_line_was_written(file: ResumableFile, job: str) -> None:
+    """As after a kill between the two writes of `start`."""
+    file.partial.touch()
+    file.job_path.write_text(job)
+    assert file.resume(JOB) == 0
+    file.check_job(JOB)
 
 
 def test_resume_refuses_another_job_and_keeps_the_lines(file: ResumableFile) -> None:
@@ -152,6 +164,7 @@ def test_finished_lines_remain_after_an_error(
 
 def test_full_disk_error_names_the_finished_lines(file: ResumableFile) -> None:
     file.start(JOB)
+    file.partial.unlink()
     file.partial.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"out: No space left on device; .*\.partial"):
         file.write(["one"])
@@ -185,45 +198,7 @@ def test_resume_refuses_lines_without_a_recorded_job(file: ResumableFile) -> Non
         file.resume(JOB)
 
 
-# --- Lines on stdout and in pipes ----------------------------------------------------------------
-
-
-def test_lines_are_printed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8"))
-    seen = []
-
-    def lines() -> Iterator[str]:
-        for line in ("one", "zwölf"):
-            yield line
-            seen.append(raw.getvalue().decode())
-
-    write_lines(lines(), None)
-    assert seen == ["one\n", "one\nzwölf\n"]
-
-
-def test_lines_are_written_to_a_named_pipe() -> None:
-    """Shells name pipes in `--output=>(gzip > lines.gz)` and `--output=/dev/stdout | cat`."""
-    reader, writer = os.pipe()
-    with os.fdopen(reader) as lines:
-        with os.fdopen(writer, "w"):
-            write_lines(["one", "two"], f"/dev/fd/{writer}")
-        assert lines.read() == "one\ntwo\n"
-    write_lines(["one"], "/dev/null")
-
-
 def test_full_disk_at_the_start_is_reported(file: ResumableFile) -> None:
     file.job_path.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"out: No space left on device; nothing was written$"):
         file.start(JOB)
-
-
-def test_full_disk_is_reported_for_files_and_stdout(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UserError, match=r"^/dev/full: No space left on device$"):
-        write_lines(["one"], "/dev/full")
-    command = "from tfnmt.runtime.files import write_lines; write_lines(['one'], None)"
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-c", command], stdout=full, check=False)
-    assert done.returncode == 1
-    errors = capfd.readouterr().err.splitlines()
-    assert errors[-1] == "tfnmt.errors.UserError: stdout: No space left on device"
