@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.saved_model import NICENESS
+from app.engines.in_process import NICENESS
 from tests.system.conftest import wait_until
 from tfnmt.data.corpora.toy import grammar
 

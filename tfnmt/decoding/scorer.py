@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 import tensorflow as tf
 
 from tfnmt.decoding.inspector import TARGET, TRANSLATION, token_log_probs
-from tfnmt.decoding.lines import WINDOW, length_batches, single_line, to_id_tensor, to_string_tensor
+from tfnmt.decoding.lines import WINDOW, length_batches, single_line, to_ids, to_strings
 from tfnmt.decoding.search import length_penalty
 from tfnmt.decoding.text import TEXT, Source
 from tfnmt.decoding.translator import Translator
@@ -45,7 +45,7 @@ class Scorer:
         """Score (source, target) texts, in order."""
 
         def tokenize(targets: list[str]) -> Source:
-            return Source(*self._tokenize(to_string_tensor(targets)))
+            return Source(*self._tokenize(to_strings(targets)))
 
         return self._score_all(pairs, tokenize)
 
@@ -53,7 +53,7 @@ class Scorer:
         """Score (source, token ids) pairs, in order. Ids are never truncated."""
 
         def pad(targets: list[Ids]) -> Source:
-            return Source(to_id_tensor(targets), tf.zeros([len(targets)], tf.bool))
+            return Source(to_ids(targets), tf.zeros([len(targets)], tf.bool))
 
         return self._score_all(pairs, pad)
 
@@ -69,7 +69,7 @@ class Scorer:
             yield from (scored[row] for row in range(len(window)))
 
     def _score_batch(self, sources: Sequence[str], target: Source) -> Iterator[Scored]:
-        outputs = self._graph(to_string_tensor(list(sources)), target.tokens)
+        outputs = self._graph(to_strings(list(sources)), target.tokens)
         outputs["truncated"] |= target.truncated
         columns = (outputs[name].numpy().tolist() for name in Scored._fields)
         for log_prob, score, tokens, text, truncated in zip(*columns, strict=True):

@@ -21,15 +21,12 @@ from tfnmt.decoding.translator import Translator
 from tfnmt.exporting.litert_parity import check_litert, validation_pairs
 from tfnmt.exporting.parity import parity_texts
 from tfnmt.litert.interpreters import Size
-from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER
+from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import AttentionWeights, Transformer
 from tfnmt.runtime.files import atomic_path
 from tfnmt.runtime.startup import silence_stderr
-
-QUANTIZATIONS = ("float32", "float16", "int8")
-"""Types of the weights. Products of int8 weights quantize their inputs as well."""
 
 PARITY = "parity.json"
 
@@ -68,7 +65,7 @@ def publish_litert(
 
     Args:
         model: The run.
-        card: The model card, whose `quantization` is one of QUANTIZATIONS.
+        card: The model card, with `quantization`: float32, float16 or int8.
         data_dir: The folder of the corpora, with the validation set for the parity check.
         path: The new folder.
 
@@ -85,6 +82,8 @@ def publish_litert(
         temporary.mkdir()
         (temporary / GRAPHS).write_bytes(convert(translator, card["quantization"]))
         (temporary / TOKENIZER).write_bytes(tokenizer_model)
+        files = (GRAPHS, TOKENIZER)
+        card = {**card, "checksums": {name: checksum(temporary / name) for name in files}}
         write_json(temporary / CARD, card)
         exact = card["quantization"] == "float32"
         report = check_litert(signatures(translator), texts, pairs, temporary, exact)
@@ -103,7 +102,7 @@ def convert(translator: Translator, quantization: str) -> bytes:
 
     Args:
         translator: The model.
-        quantization: One of QUANTIZATIONS.
+        quantization: float32, float16 or int8. Products of int8 weights quantize their inputs too.
     """
     graphs = {name: graph.get_concrete_function() for name, graph in _graphs(translator)}
     module = tf.Module()

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import sentencepiece
 
-from tfnmt.errors import UserError
+PAD = 0
+"""The id of padding in every tokenizer of tfnmt."""
 
 
 class Encoded(NamedTuple):
@@ -24,15 +25,8 @@ class Codec:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read a SentencePiece model.
-
-        Raises:
-            UserError: The file is missing or damaged.
-        """
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
-        except (OSError, RuntimeError) as error:
-            raise UserError(f"{path}: missing or damaged; export the run again") from error
+        """Read a SentencePiece model."""
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
         self.eos = int(self._processor.eos_id())
         self._special = {
             self._processor.pad_id(),

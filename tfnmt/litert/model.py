@@ -6,6 +6,7 @@ smallest size for each sentence, and joins the results of a batch.
 Letters: B texts, K hypotheses per text, S and T the longest source and target of the batch.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tfnmt.errors import UserError
-from tfnmt.litert.codec import Codec, Encoded
-from tfnmt.litert.interpreters import Arrays, Interpreters, Size
+from tfnmt.litert.codec import PAD, Codec
+from tfnmt.litert.interpreters import Arrays, Interpreters
 
 GRAPHS = "model.tflite"
 TOKENIZER = "tokenizer.model"
@@ -52,19 +53,26 @@ class LiteRTModel:
         limits = self.card["limits"]
         self._max_source: int = limits["max_source_length"]
         self._max_target: int = limits["max_translation_length"]
+        for name in (GRAPHS, TOKENIZER):
+            _check_file(folder / name, self.card["checksums"][name])
         self._codec = Codec(folder / TOKENIZER)
         self._interpreters = Interpreters(folder / GRAPHS, interpreters)
         self._check(folder)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """The signatures of a SavedModel export that take text, under the same names."""
+        """The signatures of a SavedModel export by name, with the same inputs and outputs."""
         return {
             "serving_default": self._translate,
             "greedy": self._greedy,
             "nbest": self._nbest,
             "align": self._align,
+            "align_tokens": self._align_tokens,
             "attention": self._attention,
+            "tokenize": self._tokenize,
+            "search": self._search_tokens,
+            "detokenize": self._detokenize,
+            "info": self._info,
         }
 
     def _check(self, folder: Path) -> None:
@@ -75,79 +83,109 @@ class LiteRTModel:
                 "export the run again"
             )
 
+    def _info(self, text: Texts) -> Arrays:
+        return {"card": _strings([json.dumps(self.card, ensure_ascii=False).encode()] * len(text))}
+
     # --- Translation ------------------------------------------------------------------------------
 
     def _translate(self, text: Texts) -> Arrays:
-        return self._best(text, "search", count=1)
+        source = self._tokenize(text)
+        found = self._search_tokens(source["tokens"])
+        return self._outputs(found, source["truncated"])
 
     def _greedy(self, text: Texts) -> Arrays:
-        return self._best(text, "greedy")
+        source = self._tokenize(text)
+        found = _best([self._search("greedy", row) for row in _rows(source["tokens"])])
+        return self._outputs(found, source["truncated"])
 
-    def _best(self, text: Texts, kind: str, **inputs: int) -> Arrays:
-        """Return translation, score and truncated, [B] each."""
-        encoded = [self._encode(each) for each in text]
-        found = [self._search(kind, each, **inputs) for each in encoded]
-        return {
-            "translation": _strings([self._codec.decode(each["tokens"][0]) for each in found]),
-            "score": np.array([each["scores"][0] for each in found], np.float32),
-            "truncated": np.array([each.truncated for each in encoded], bool),
-        }
+    def _tokenize(self, text: Texts) -> Arrays:
+        encoded = [self._codec.encode(each, self._max_source) for each in text]
+        truncated = np.array([each.truncated for each in encoded], bool)
+        return {"tokens": pad([each.ids for each in encoded]), "truncated": truncated}
+
+    def _search_tokens(self, tokens: np.ndarray) -> Arrays:
+        return _best([self._search("search", row, count=1) for row in _rows(tokens)])
+
+    def _detokenize(self, tokens: np.ndarray) -> Arrays:
+        return {"translation": _strings([self._codec.decode(row) for row in tokens])}
+
+    def _outputs(self, found: Arrays, truncated: np.ndarray) -> Arrays:
+        text = self._detokenize(found["tokens"])
+        return {**text, "score": found["score"], "truncated": truncated}
 
     def _nbest(self, text: Texts) -> Arrays:
-        """Return translations and scores [B, K], best first and no text twice, and truncated."""
-        encoded = [self._encode(each) for each in text]
+        source = self._tokenize(text)
         beams = self.card["limits"]["beam_size"]
-        lists = [self._distinct(self._search("search", each, count=beams)) for each in encoded]
-        padded = [each + [(b"", MISSING_SCORE)] * (beams - len(each)) for each in lists]
+        found = [self._search("search", row, count=beams) for row in _rows(source["tokens"])]
+        lists = [self._distinct(each) for each in found]
+        missing = (b"", MISSING_SCORE, np.zeros(0, np.int32))
+        entries = [entry for each in lists for entry in each + [missing] * (beams - len(each))]
+        tokens = pad([ids for _, _, ids in entries])
         return {
-            "translations": np.array([[t for t, _ in each] for each in padded], object),
-            "scores": np.array([[score for _, score in each] for each in padded], np.float32),
-            "truncated": np.array([each.truncated for each in encoded], bool),
+            "translations": _strings([text for text, _, _ in entries]).reshape(-1, beams),
+            "scores": np.array([score for _, score, _ in entries], np.float32).reshape(-1, beams),
+            "tokens": tokens.reshape(-1, beams, tokens.shape[1]),
+            "truncated": source["truncated"],
         }
 
-    def _distinct(self, found: Arrays) -> list[tuple[bytes, float]]:
-        """Return the texts and scores of the hypotheses, each text once with its best score."""
-        scores: dict[bytes, float] = {}
-        for tokens, score in zip(found["tokens"], found["scores"], strict=True):
+    def _distinct(self, found: Arrays) -> list[tuple[bytes, float, np.ndarray]]:
+        """Return text, score and ids of the hypotheses, each text once with its best score."""
+        distinct: dict[bytes, tuple[bytes, float, np.ndarray]] = {}
+        for row, score in zip(found["tokens"], found["scores"], strict=True):
             if score > -np.inf:
-                scores.setdefault(self._codec.decode(tokens), float(score))
-        return list(scores.items())
+                text = self._codec.decode(row)
+                distinct.setdefault(text, (text, float(score), row[row != PAD]))
+        return list(distinct.values())
 
-    def _search(self, kind: str, source: Encoded, **inputs: int) -> Arrays:
-        """Return tokens [K, T] and scores [K] for one source.
+    def _search(self, kind: str, source: np.ndarray, **inputs: int) -> Arrays:
+        """Return tokens [K, T] and scores [K] for one source [n].
 
         The smallest graph has little room for the translation, which makes it fast. If a longer
         translation may be better, a graph with room for the longest allowed one searches again.
         """
-        length = len(source.ids)
-        if length < 2:  # EOS only
+        if len(source) < 2:  # EOS only
             return {"tokens": np.zeros((1, 1), np.int32), "scores": np.zeros(1, np.float32)}
         scalars = {name: np.array(value, np.int32) for name, value in inputs.items()}
-        fitting = [size for size in self._interpreters.sizes[kind] if size.source >= length]
-        found = self._run(kind, fitting[0], source=source.ids, **scalars)
+        fitting = [size for size in self._interpreters.sizes[kind] if size.source >= len(source)]
+        found = self._interpreters.run(kind, fitting[0], source=source, **scalars)
         if not found["complete"]:
             roomy = next(size for size in fitting if size.target >= found["limit"])
-            found = self._run(kind, roomy, source=source.ids, **scalars)
+            found = self._interpreters.run(kind, roomy, source=source, **scalars)
         return found
 
     # --- Force-decoding ---------------------------------------------------------------------------
 
     def _align(self, text: Texts, translation: Texts) -> Arrays:
-        """Return the outputs of the signature `align`."""
-        return self._force_decode("align", text, translation)
+        return self._force_decode("align", *self._encode_pairs("align", text, translation))
+
+    def _align_tokens(self, tokens: np.ndarray, target: np.ndarray) -> Arrays:
+        return self._force_decode("align", _rows(tokens), _rows(target))
 
     def _attention(self, text: Texts, translation: Texts) -> Arrays:
-        """Return the outputs of the signature `attention`."""
-        return self._force_decode("attention", text, translation)
+        return self._force_decode("attention", *self._encode_pairs("attention", text, translation))
 
-    def _force_decode(self, kind: str, text: Texts, translation: Texts) -> Arrays:
+    def _encode_pairs(
+        self, kind: str, text: Texts, translation: Texts
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the ids of texts and translations, truncated to the largest graph of a kind."""
         largest = self._interpreters.sizes[kind][-1]
-        rows = []
-        for source_text, target_text in zip(text, translation, strict=True):
-            source = self._codec.encode(source_text, min(self._max_source, largest.source)).ids
-            target = self._codec.encode(target_text, largest.target).ids
-            rows.append((source, target, self._forced(kind, source, target)))
-        return _join(rows, self._codec.names)
+        max_source = min(self._max_source, largest.source)
+        return (
+            [self._codec.encode(each, max_source).ids for each in text],
+            [self._codec.encode(each, largest.target).ids for each in translation],
+        )
+
+    def _force_decode(
+        self, kind: str, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+    ) -> Arrays:
+        """Return the outputs of `align` or `attention` for ids."""
+        pairs = zip(sources, targets, strict=True)
+        outputs = [self._forced(kind, source, target) for source, target in pairs]
+        tokens = {
+            "source_tokens": _padded_strings([self._codec.names(ids) for ids in sources]),
+            "target_tokens": _padded_strings([self._codec.names(ids) for ids in targets]),
+        }
+        return tokens | _join(sources, targets, outputs)
 
     def _forced(self, kind: str, source: np.ndarray, target: np.ndarray) -> Arrays:
         size = next(
@@ -155,13 +193,7 @@ class LiteRTModel:
             for size in self._interpreters.sizes[kind]
             if size.source >= len(source) and size.target >= len(target)
         )
-        return self._run(kind, size, source=source, target=target)
-
-    def _encode(self, text: bytes) -> Encoded:
-        return self._codec.encode(text, self._max_source)
-
-    def _run(self, kind: str, size: Size, **inputs: np.ndarray) -> Arrays:
-        return self._interpreters.run(kind, size, **inputs)
+        return self._interpreters.run(kind, size, source=source, target=target)
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -173,17 +205,31 @@ def read_card(folder: Path) -> dict[str, Any]:
     path = folder / CARD
     try:
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if {"max_source_length", "max_translation_length", "beam_size"} <= card["limits"].keys():
+        limits = {"max_source_length", "max_translation_length", "beam_size"}
+        if limits <= card["limits"].keys() and {GRAPHS, TOKENIZER} <= card["checksums"].keys():
             return card
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         pass
     raise UserError(f"{path}: missing or damaged; export the run again")
 
 
-# --- Batches --------------------------------------------------------------------------------------
+def checksum(path: Path) -> str:
+    """Return the SHA-256 checksum of a file, as the card records it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
-Row = tuple[np.ndarray, np.ndarray, Arrays]
-"""Source ids, target ids, and the outputs of force-decoding them."""
+
+def _check_file(path: Path, expected: str) -> None:
+    """Raise a UserError if a file is missing or damaged. A damaged graph may end the process."""
+    try:
+        found = checksum(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; export the run again") from error
+    if found != expected:
+        raise UserError(f"{path}: damaged, or of another export; export the run again")
+
+
+# --- Batches --------------------------------------------------------------------------------------
 
 AXES = {
     "token_log_probs": ("target",),
@@ -195,32 +241,50 @@ AXES = {
 """The last axes of each output: one entry per token of the source or of the target."""
 
 
-def _join(rows: Sequence[Row], names: Callable[[np.ndarray], list[bytes]]) -> Arrays:
-    """Join rows to a batch. Tokens are padded with '', all other outputs with 0."""
-    sources, targets, outputs = zip(*rows, strict=True)
+def pad(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Return ids [B, T], padded, with at least one column."""
+    padded = np.full((len(rows), max(map(len, rows), default=0) or 1), PAD, np.int32)
+    for row, ids in zip(padded, rows, strict=True):
+        row[: len(ids)] = ids
+    return padded
+
+
+def _rows(tokens: np.ndarray) -> list[np.ndarray]:
+    """Return the ids of each row of [B, T] without padding."""
+    return [row[row != PAD] for row in tokens]
+
+
+def _best(found: Sequence[Arrays]) -> Arrays:
+    """Return the best hypothesis of each row: tokens [B, T] and score [B]."""
+    best = [each["tokens"][0] for each in found]
+    return {
+        "tokens": pad([row[row != PAD] for row in best]),
+        "score": np.array([each["scores"][0] for each in found], np.float32),
+    }
+
+
+def _join(
+    sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], outputs: Sequence[Arrays]
+) -> Arrays:
+    """Join the outputs of several rows to a batch, padded with 0, and add the lengths."""
     lengths = {
         "source": np.array([len(ids) for ids in sources], np.int32),
         "target": np.array([len(ids) for ids in targets], np.int32),
     }
-    joined: Arrays = {
-        "source_tokens": _padded_strings([names(ids) for ids in sources]),
-        "target_tokens": _padded_strings([names(ids) for ids in targets]),
-        "source_length": lengths["source"],
-        "target_length": lengths["target"],
-    }
-    for name in outputs[0]:
+    joined: Arrays = {f"{side}_length": length for side, length in lengths.items()}
+    for name in outputs[0] if outputs else ():
         axes = AXES[name]
         longest = [int(lengths[side].max()) for side in axes]
         leading = outputs[0][name].shape[: -len(axes)]
-        joined[name] = np.zeros((len(rows), *leading, *longest), np.float32)
+        joined[name] = np.zeros((len(outputs), *leading, *longest), np.float32)
         for row, each in enumerate(outputs):
-            real = (..., *(slice(int(lengths[side][row])) for side in axes))
+            real: Any = (..., *(slice(int(lengths[side][row])) for side in axes))
             joined[name][row][real] = each[name][real]
     return joined
 
 
 def _padded_strings(rows: Sequence[list[bytes]]) -> np.ndarray:
-    longest = max(map(len, rows))
+    longest = max(map(len, rows), default=0)
     return np.array([row + [b""] * (longest - len(row)) for row in rows], object)
 
 
