@@ -76,7 +76,9 @@ class Server(uvicorn.Server):
             return
         self._guard.closing = True
         self._captured_signals.append(sig)
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._exit)
+        # The signal may interrupt the loop while it changes its list of timers.
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(loop.call_later, GRACE_SECONDS, self._exit)
 
     def _exit(self) -> None:
         self.should_exit = True
