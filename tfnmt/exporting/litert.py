@@ -161,7 +161,7 @@ def search_sizes(decoding: DecodingConfig) -> list[Size]:
 def pair_sizes(decoding: DecodingConfig) -> list[Size]:
     """Return the sizes of the graphs that force-decode translations."""
     longest = max(decoding.max_translation_length, decoding.max_source_length)
-    lengths = [size.source for size in search_sizes(decoding)[-3::-2]]
+    lengths = [size.source for size in search_sizes(decoding)[-3::-2]][::-1]
     return [
         *(Size(length, length) for length in lengths),
         Size(decoding.max_source_length, longest),

@@ -14,6 +14,8 @@ from tfnmt.exporting.litert import SOURCE_LENGTHS, pair_sizes, search_sizes
 from tfnmt.exporting.litert_parity import _check_equal
 from tfnmt.litert.model import GRAPHS, LiteRTModel
 
+pytestmark = pytest.mark.slow  # an export is converted
+
 Call = Callable[..., None]
 
 TEXTS = ["She knows that the dog sleeps.", "", "the old king sees a small cat"]
@@ -75,7 +77,6 @@ def test_evaluation_has_the_scores_of_the_run(
     assert scores[1]["averaged_steps"] == [6, 12]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["int8", "float16"])
 def test_quantized_export_is_smaller_and_says_how_it_translates(
     call: Call, tiny_run: Path, tiny_litert: Path, tmp_path: Path, quantization: str

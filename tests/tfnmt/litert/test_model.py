@@ -16,6 +16,8 @@ from tfnmt.errors import UserError
 from tfnmt.litert.model import AXES, CARD, GRAPHS, TOKENIZER, LiteRTModel
 from tfnmt.loading.models import find_run
 
+pytestmark = pytest.mark.slow  # an export is converted
+
 TEXTS = [
     "She knows that the dog sleeps.",
     "",
