@@ -420,11 +420,14 @@ def read_tree(path: Path) -> Tree:
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS + 1)
-        if len(text) > MAX_CHARACTERS:
-            raise UsageError(f"{path}: too long for a configuration; choose a YAML file")
-        tree = yaml.load(text, _Loader)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; choose a YAML file") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not UTF-8; choose a YAML file") from error
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"{path}: too long for a configuration; choose a YAML file")
+    try:
+        tree = yaml.load(text, _Loader)
     except Exception as error:  # PyYAML raises many types, even RecursionError
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path}: invalid YAML: {reason}; fix the file") from error

@@ -146,14 +146,12 @@ def test_vocabulary_too_large_for_the_text_is_refused_and_leaves_nothing(tmp_pat
     assert [path for path in left if path.suffix != ".lock"] == []
 
 
-def test_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
-    """The run has a tokenizer.model that was overwritten with other content."""
-    from tfnmt.config import Config
-    from tfnmt.runs.run import Run
-
-    folder = Run(tmp_path)
-    folder.create(Config(), b"not a SentencePiece model", "prepared")
-    folder.best.write(1, lambda path: (path / "model.weights.h5").write_bytes(b"") and None)
-    done = run("translate", f"--model={tmp_path}", "x")
+def test_unexpected_error_keeps_its_traceback() -> None:
+    script = (
+        "from absl import flags; from tfnmt.cli import run_command\n"
+        "run_command(lambda values, positional: 1 / 0, flags.FlagValues(), '', [])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
+    assert "ZeroDivisionError" in done.stderr

@@ -52,6 +52,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 
 NAMES = {
+    "checksums.json",
     "train.source.txt",
     "train.source.txt.splits.npy",
     "train.source.ids",

@@ -126,7 +126,7 @@ def test_file_is_translated_without_standard_streams(
     done = subprocess.run(["bash", "-c", f"{command} <&- >&- 2>&-"], timeout=TIMEOUT)
     assert done.returncode == 0
     assert len((tmp_path / "out").read_text().splitlines()) == len(lines)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.job", "in", "out"]
 
 
 # --- Streams --------------------------------------------------------------------------------------

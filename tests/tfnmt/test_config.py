@@ -362,7 +362,7 @@ def test_yaml_merge_keys_are_not_duplicates(tmp_path: Path) -> None:
 def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_bytes("data: {source: dé}".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"my\.yaml: invalid YAML"):
+    with pytest.raises(UsageError, match=r"my\.yaml: not UTF-8"):
         read_tree(path)
 
 

@@ -13,6 +13,7 @@ from tfnmt.config import DecodingConfig, dump_config
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import train_tokenizer
 from tfnmt.errors import UsageError, UserError
+from tfnmt.runs.checkpoints import TOKENIZER_CHECKSUM
 from tfnmt.runs.run import Run
 
 Call = Callable[..., None]
@@ -158,6 +159,8 @@ def other_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = train_tokenizer(sides, run.config().tokenizer)
     assert tokenizer != run.tokenizer_model()
     run.tokenizer_path.write_bytes(tokenizer)
+    for recorded in run.path.glob(f"*/*/{TOKENIZER_CHECKSUM}"):
+        recorded.unlink()
     return run.path
 
 

@@ -28,6 +28,8 @@ from tfnmt.training.loop import Training, _finish, has_ended, last_step
 from tfnmt.training.trainer import Trainer, make_trainer
 from tfnmt.training.validation import EvaluationModel, Validation, Validator
 
+pytestmark = pytest.mark.slow  # each key trains or translates
+
 FIGURE = tf.io.encode_png(tf.zeros([2, 2, 3], tf.uint8)).numpy()
 
 DIRTY = {

@@ -22,6 +22,8 @@ from tfnmt.decoding.text import TOKENS, TextCodec
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.transformer import Transformer
 
+pytestmark = pytest.mark.slow  # XLA compiles
+
 WORDS = "the old dog sees a cat and runs home because it rains today in town".split()  # noqa: SIM905
 RANDOM = np.random.default_rng(0)
 SENTENCES = [" ".join(RANDOM.choice(WORDS, size)) for size in (1, 5, 9, 12, 20, 3)]
