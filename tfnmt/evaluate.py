@@ -32,7 +32,6 @@ from tfnmt.data.corpora.catalog import data_folder, download_missing, open_corpu
 from tfnmt.data.corpora.corpus import Corpus, Files, HeldOut
 from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.data.preparation.prepared import prepared_name
 from tfnmt.errors import UsageError, UserError
 from tfnmt.evaluation.comparison import compare
 from tfnmt.evaluation.diagnosis import diagnose, summarize
@@ -175,6 +174,8 @@ def _check_held_out(split: str, model: Model, corpus: Corpus) -> None:
     """Refuse a split of changed training data: rows held out of it may have been trained on."""
     if not (isinstance(corpus, HeldOut) and isinstance(model, RunModel)):
         return
+    from tfnmt.data.preparation.prepared import prepared_name
+
     tokenizer = reused_tokenizer(model.config, model.run)
     if not model.run.was_trained_on(prepared_name(model.config, corpus, tokenizer)):
         raise UserError(

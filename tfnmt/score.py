@@ -24,7 +24,6 @@ from pydantic import BaseModel, StrictInt, ValidationError
 
 from tfnmt.cli import run_command
 from tfnmt.data.corpora.text_files import check_readable, decompressed_name, read_lines
-from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import LineNotes, ReplacementNotes, progress_bar
@@ -79,10 +78,12 @@ def main(values: Any, positional: list[str]) -> None:
     path = Path(values.input)
     check_readable(path)
     check_outputs({"--output": values.output}, {"--input": [path], "--model": model.files})
-    vocab_size = Tokenizer(model.run.tokenizer_model()).vocab_size
     translator = model.load_translator()
 
+    from tfnmt.data.preparation.tokenizer import Tokenizer
     from tfnmt.decoding.scorer import Scorer
+
+    vocab_size = Tokenizer(model.run.tokenizer_model()).vocab_size
 
     scorer = Scorer(translator)
     if decompressed_name(path).suffix == ".jsonl":
@@ -181,6 +182,8 @@ def _read_json(path: Path, vocab_size: int) -> Iterator[Given]:
 
 def _are_valid(ids: tuple[int, ...], vocab_size: int) -> bool:
     """Return whether a search may have found some ids: EOS is the last one, if there is one."""
+    from tfnmt.data.preparation.tokenizer import EOS
+
     return all(EOS < each < vocab_size for each in ids[:-1]) and (
         not ids or EOS <= ids[-1] < vocab_size
     )

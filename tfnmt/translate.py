@@ -29,7 +29,6 @@ from tfnmt.cli import (
 )
 from tfnmt.config import SamplingConfig
 from tfnmt.data.corpora.text_files import check_readable, decode_lines, open_bytes, read_lines
-from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
@@ -179,6 +178,8 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
             f"use --beam_size={values.nbest}"
         )
     if values.prefix and isinstance(model, RunModel):
+        from tfnmt.data.preparation.tokenizer import Tokenizer
+
         (prefix,) = Tokenizer(model.run.tokenizer_model()).encode([values.prefix])
         longest = model.config.decoding.max_translation_length
         if len(prefix) >= longest:

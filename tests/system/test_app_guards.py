@@ -472,5 +472,6 @@ def limited(folder: Path, limit: str) -> AbstractContextManager[App]:
 
 def test_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
     with limited(tmp_path, "ulimit -S -n 256") as app:
+        assert app.get("/livez").status_code == 200  # answers once the limit is raised
         soft, hard = resource.prlimit(app.process.pid, resource.RLIMIT_NOFILE)
         assert soft == min(2 * MAX_CONNECTIONS, hard) > 256

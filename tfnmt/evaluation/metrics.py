@@ -1,18 +1,17 @@
 """The metrics of an evaluation, computed by sacreBLEU, with 95% confidence intervals.
 
 METRICS is the registry. To add a metric, add an entry: `evaluate` computes and prints it.
-sacreBLEU is imported when a metric is created, so that `evaluate --help` stays fast.
+sacreBLEU and numpy are imported when a metric is created, so that `evaluate --help` stays fast.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tfnmt.evaluation import multi30k
 
 if TYPE_CHECKING:
+    import numpy as np
     from sacrebleu.metrics.base import Metric as SacreBleuMetric
 
 RESAMPLES, SEED = 1000, 12345
@@ -137,7 +136,7 @@ class Resampled(NamedTuple):
     """The score of a system on a text, and on bootstrap samples of its sentences."""
 
     score: float
-    samples: np.ndarray  # [RESAMPLES]
+    samples: "np.ndarray"  # [RESAMPLES]
 
 
 def resample(
@@ -148,6 +147,8 @@ def resample(
     Each sample has as many sentences as the text. The samples are the same for every system, so
     that systems can be compared sample by sample.
     """
+    import numpy as np
+
     # The samples are those of sacreBLEU's own bootstrap, which fails if a sample scores 0.
     statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]))
     samples = np.random.default_rng(SEED).choice(len(statistics), (RESAMPLES, len(statistics)))
