@@ -24,7 +24,8 @@ from tfnmt.cli import define_data_dir, non_utf8_problems, run_command
 from tfnmt.data.corpora.catalog import data_folder
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
-from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
+from tfnmt.exporting import QUANTIZATIONS
+from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
 from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
 from tfnmt.loading.bundles import SUFFIX, write_bundle
 from tfnmt.loading.card import make_card
@@ -185,12 +186,9 @@ def _publish(values: Any, model: RunModel) -> None:
 
 def _write_saved_model(values: Any, model: RunModel, path: Path) -> None:
     translator = model.load_translator()
-    from tfnmt.exporting.parity import parity_texts
     from tfnmt.exporting.saved_model import publish
 
-    tokenizer = Tokenizer(model.run.tokenizer_model())
-    texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
-    report = publish(translator, _card(values, model), texts, path)
+    report = publish(translator, _card(values, model), _parity_texts(values, model), path)
     log(
         f"parity: {report['texts']} texts, {report['calls']} calls: equal strings, numbers within "
         f"{max(report['largest_difference'].values()):.1e}; "
@@ -198,12 +196,21 @@ def _write_saved_model(values: Any, model: RunModel, path: Path) -> None:
     )
 
 
+def _parity_texts(values: Any, model: RunModel) -> list[str]:
+    from tfnmt.exporting.parity import parity_texts
+
+    tokenizer = Tokenizer(model.tokenizer_model())
+    return parity_texts(model.config, tokenizer, data_folder(values.data_dir))
+
+
 def _write_litert(values: Any, model: RunModel, path: Path) -> None:
     import_tensorflow()
     from tfnmt.exporting.litert import publish_litert
+    from tfnmt.exporting.litert_parity import validation_pairs
 
     card = _card(values, model) | {"quantization": values.quantization or QUANTIZATIONS[0]}
-    report = publish_litert(model, card, data_folder(values.data_dir), path)
+    pairs = validation_pairs(model.config, data_folder(values.data_dir))
+    report = publish_litert(model, card, _parity_texts(values, model), pairs, path)
     log(
         f"parity: {report['identical']} of {report['translations']} translations are those of the "
         f"run; {(path / LITERT).stat().st_size / 1e6:.1f} MB"

@@ -42,7 +42,7 @@ def load(path: Path, parallel_streams: int) -> Any:
     del parallel_streams  # TensorFlow runs any number of calls
     tf = _import_tensorflow()
     try:
-        with _silence_stderr():
+        with silence_stderr():
             signatures = tf.saved_model.load(str(path)).signatures
     except Exception as error:  # TensorFlow documents no exception types
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -58,7 +58,7 @@ def _import_tensorflow() -> Any:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        with _silence_stderr():
+        with silence_stderr():
             import tensorflow as tf
             import tensorflow_text  # noqa: F401  the import registers its operations
     except ImportError as error:
@@ -69,7 +69,7 @@ def _import_tensorflow() -> Any:
 
 
 @contextmanager
-def _silence_stderr() -> Iterator[None]:
+def silence_stderr() -> Iterator[None]:
     """Discard output to descriptor 2. C++ code writes there regardless of the log level."""
     saved, null_device = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

@@ -5,7 +5,7 @@ Letters: S source length, T target length, K hypotheses, D d_model, V tokens of 
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfnmt.config import DecodingConfig
-from tfnmt.data.preparation.tokenizer import BOS, PAD, Tokenizer
+from tfnmt.data.corpora.text_files import Pair
+from tfnmt.data.preparation.tokenizer import BOS, PAD
 from tfnmt.decoding.inspector import MAX_ATTENTION_TOKENS, shift_right
 from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
 from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.translator import Translator
-from tfnmt.exporting.litert_parity import check_litert, validation_pairs
-from tfnmt.exporting.parity import parity_texts
+from tfnmt.exporting.litert_parity import check_litert
 from tfnmt.litert.interpreters import Size
 from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
@@ -59,14 +59,15 @@ class SharedOutputProjection:
 
 
 def publish_litert(
-    model: RunModel, card: dict[str, Any], data_dir: Path, path: Path
+    model: RunModel, card: dict[str, Any], texts: Sequence[str], pairs: Sequence[Pair], path: Path
 ) -> dict[str, Any]:
     """Write a version of a LiteRT export if it reproduces the output of the run.
 
     Args:
         model: The run.
         card: The model card, with `quantization`: float32, float16 or int8.
-        data_dir: The folder of the corpora, with the validation set for the parity check.
+        texts: The texts of the parity check.
+        pairs: Validation pairs for its BLEU; none omit it.
         path: The new folder.
 
     Returns:
@@ -76,8 +77,6 @@ def publish_litert(
         UserError: The export cannot run without TensorFlow, or a float32 export differs.
     """
     translator, tokenizer_model = model.load_translator(), model.run.tokenizer_model()
-    texts = parity_texts(model.config, Tokenizer(tokenizer_model), data_dir)
-    pairs = validation_pairs(model.config, data_dir)
     with atomic_path(path) as temporary:
         temporary.mkdir()
         (temporary / GRAPHS).write_bytes(convert(translator, card["quantization"]))

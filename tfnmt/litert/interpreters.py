@@ -85,7 +85,9 @@ class Interpreters:
 
     def _open(self) -> Interpreter:
         try:
-            return Interpreter(str(self._path), num_threads=1)
+            interpreter = Interpreter(str(self._path), num_threads=1)
+            interpreter.allocate_tensors()  # otherwise the first sentence pays for it
+            return interpreter
         except (ValueError, RuntimeError) as error:
             raise UserError(
                 f"{self._path}: damaged, or no LiteRT file; export the run again"

@@ -33,9 +33,12 @@ CARD = Path("assets.extra") / "model_card.json"
 LITERT = "model.tflite"
 """The file of a LiteRT export. Its model card is next to it."""
 
+TOKENIZER = "tokenizer.model"
+"""The SentencePiece model in a run and in a LiteRT export."""
+
 RUN_FILES = (
     "config.yaml",
-    "tokenizer.model",
+    TOKENIZER,
     "prepared",
     "validations.jsonl",
     "evaluations.jsonl",
@@ -92,7 +95,7 @@ class RunModel:
         return not (self.run.path / CARD.name).is_file()
 
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
-        """Return the signatures of an export, and two more searches: `sample` and `single`.
+        """Return the signatures of an export, and `sample`, `single` and `token_log_probs`.
 
         Args:
             prefix: Text that every translation begins with.
@@ -103,11 +106,14 @@ class RunModel:
         """
         translator = self.load_translator(prefix)
         from tfnmt.decoding.compiled import SingleSentenceSearch
-        from tfnmt.decoding.signatures import signatures
+        from tfnmt.decoding.signatures import scoring_graph, signatures
 
-        sampler = translator.sampler(sampling or SamplingConfig())
-        single = SingleSentenceSearch(translator).search
-        return {**signatures(translator), "sample": sampler, "single": single}
+        return {
+            **signatures(translator),
+            "sample": translator.sampler(sampling or SamplingConfig()),
+            "single": SingleSentenceSearch(translator).search,
+            "token_log_probs": scoring_graph(translator.transformer),
+        }
 
     def load_translator(self, prefix: str = "") -> "Translator":
         """Return the Translator of the run.
@@ -121,10 +127,14 @@ class RunModel:
         import_tensorflow()
         from tfnmt.decoding.translator import load_translator
 
-        tokenizer_model = self.run.tokenizer_model()
+        tokenizer_model = self.tokenizer_model()
         check_weights(self.weights)
         with report_missing(self.weights):
             return load_translator(self.weights, self.config, tokenizer_model, prefix)
+
+    def tokenizer_model(self) -> bytes:
+        """Return the content of the SentencePiece model file."""
+        return self.run.tokenizer_model()
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,19 @@ class ExportModel:
 class LiteRTExport(ExportModel):
     """One version of an export as a LiteRT file, which needs no TensorFlow."""
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The checkpoint for evaluations, and what LiteRT computes with."""
+        return super().origin | litert_origin(str(self.card.get("quantization")))
+
+    def tokenizer_model(self) -> bytes:
+        """Return the content of the SentencePiece model file."""
+        try:
+            return (self.path / TOKENIZER).read_bytes()
+        except OSError as error:
+            problem = f"{self.path / TOKENIZER}: {error.strerror}; export the run again"
+            raise UserError(problem) from error
+
     def load(self) -> "Signatures":
         """Return the signatures of the LiteRT file, those of a SavedModel.
 
@@ -207,7 +230,13 @@ class LiteRTExport(ExportModel):
             raise UserError(
                 f"{self.path}: needs {error.name}; install ai-edge-litert and sentencepiece"
             ) from error
-        return LiteRTModel(self.path, PARALLEL_STREAMS).signatures
+        with silence_stderr():  # LiteRT logs its kernels
+            return LiteRTModel(self.path, PARALLEL_STREAMS).signatures
+
+
+def litert_origin(quantization: str) -> dict[str, Any]:
+    """Return what the evaluation of a model records that LiteRT translates with."""
+    return {"engine": "litert", "quantization": quantization}
 
 
 def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportModel:
