@@ -18,6 +18,9 @@ from tfnmt.errors import UserError
 
 Arrays = dict[str, np.ndarray]
 
+KINDS = {"search", "greedy", "align", "attention"}
+"""The kinds of graphs in a file."""
+
 
 class Size(NamedTuple):
     """The tokens that a graph has room for."""
@@ -49,8 +52,8 @@ class Interpreters:
             self._idle.put(self._open())
         with self._borrow() as interpreter:
             self.sizes = _sizes(interpreter.get_signature_list())
-        if not self.sizes:
-            raise UserError(f"{path}: contains no graph of tfnmt; export the run again")
+        if not self.sizes.keys() >= KINDS:
+            raise UserError(f"{path}: does not contain the graphs of tfnmt; export the run again")
 
     def run(self, kind: str, size: Size, **inputs: np.ndarray) -> Arrays:
         """Run the graph of a kind and a size on one sentence.

@@ -16,11 +16,14 @@ import numpy as np
 
 from tfnmt.errors import UserError
 from tfnmt.litert.codec import PAD, Codec
-from tfnmt.litert.interpreters import Arrays, Interpreters
+from tfnmt.litert.interpreters import Arrays, Interpreters, Size
 
 GRAPHS = "model.tflite"
 TOKENIZER = "tokenizer.model"
 CARD = "model_card.json"
+
+LIMITS = ("max_source_length", "max_translation_length", "beam_size")
+"""The limits on the card that this module reads."""
 
 Texts = Sequence[bytes] | np.ndarray
 
@@ -57,7 +60,7 @@ class LiteRTModel:
             _check_file(folder / name, self.card["checksums"][name])
         self._codec = Codec(folder / TOKENIZER)
         self._interpreters = Interpreters(folder / GRAPHS, interpreters)
-        self._check(folder)
+        self._check(folder / CARD)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -75,13 +78,16 @@ class LiteRTModel:
             "info": self._info,
         }
 
-    def _check(self, folder: Path) -> None:
-        largest = max(size.source for size in self._interpreters.sizes["search"])
-        if largest < self._max_source:
-            raise UserError(
-                f"{folder / CARD}: does not fit {GRAPHS}, which reads {largest} tokens; "
-                "export the run again"
-            )
+    def _check(self, card: Path) -> None:
+        """Raise a UserError unless the graphs have room for the limits on the card."""
+        limits = Size(self._max_source, self._max_target)
+        for kind in ("search", "greedy", "align"):
+            largest = self._interpreters.sizes[kind][-1]
+            if largest.source < limits.source or largest.target < limits.target:
+                raise UserError(
+                    f"{card}: does not fit {GRAPHS}, whose largest {kind} reads {largest.source} "
+                    f"and writes {largest.target} tokens; export the run again"
+                )
 
     def _info(self, text: Texts) -> Arrays:
         return {"card": _strings([json.dumps(self.card, ensure_ascii=False).encode()] * len(text))}
@@ -146,12 +152,22 @@ class LiteRTModel:
         if len(source) < 2:  # EOS only
             return {"tokens": np.zeros((1, 1), np.int32), "scores": np.zeros(1, np.float32)}
         scalars = {name: np.array(value, np.int32) for name, value in inputs.items()}
-        fitting = [size for size in self._interpreters.sizes[kind] if size.source >= len(source)]
-        found = self._interpreters.run(kind, fitting[0], source=source, **scalars)
+        found = self._interpreters.run(kind, self._size(kind, source), source=source, **scalars)
         if not found["complete"]:
-            roomy = next(size for size in fitting if size.target >= found["limit"])
+            roomy = self._size(kind, source, int(found["limit"]))
             found = self._interpreters.run(kind, roomy, source=source, **scalars)
         return found
+
+    def _size(self, kind: str, source: np.ndarray, target: int = 0) -> Size:
+        """Return the smallest size for a source [n] and a number of target tokens."""
+        sizes = self._interpreters.sizes[kind]
+        for size in sizes:
+            if size.source >= len(source) and size.target >= target:
+                return size
+        raise UserError(
+            f"{len(source)} source and {target} target tokens: the largest {kind} has room for "
+            f"{sizes[-1].source} and {sizes[-1].target}; shorten the text"
+        )
 
     # --- Force-decoding ---------------------------------------------------------------------------
 
@@ -188,11 +204,7 @@ class LiteRTModel:
         return tokens | _join(sources, targets, outputs)
 
     def _forced(self, kind: str, source: np.ndarray, target: np.ndarray) -> Arrays:
-        size = next(
-            size
-            for size in self._interpreters.sizes[kind]
-            if size.source >= len(source) and size.target >= len(target)
-        )
+        size = self._size(kind, source, len(target))
         return self._interpreters.run(kind, size, source=source, target=target)
 
 
@@ -205,10 +217,12 @@ def read_card(folder: Path) -> dict[str, Any]:
     path = folder / CARD
     try:
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        limits = {"max_source_length", "max_translation_length", "beam_size"}
-        if limits <= card["limits"].keys() and {GRAPHS, TOKENIZER} <= card["checksums"].keys():
-            return card
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        limits = [card["limits"][name] for name in LIMITS]
+        if all(type(limit) is int and limit > 0 for limit in limits):
+            checksums = [card["checksums"][name] for name in (GRAPHS, TOKENIZER)]
+            if all(isinstance(each, str) for each in checksums):
+                return card
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         pass
     raise UserError(f"{path}: missing or damaged; export the run again")
 

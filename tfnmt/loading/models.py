@@ -20,6 +20,7 @@ from tfnmt.runs.checkpoints import (
     report_missing,
 )
 from tfnmt.runs.run import Run, base_folder, newest_finished_run
+from tfnmt.runtime.files import parse_json
 from tfnmt.runtime.startup import PARALLEL_STREAMS, import_tensorflow, silence_stderr
 
 if TYPE_CHECKING:
@@ -345,9 +346,9 @@ def _is_export(folder: Path) -> bool:
 def _read_card(version: Path) -> dict[str, Any]:
     path = version / (CARD.name if (version / LITERT).is_file() else CARD)
     try:
-        card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        card: dict[str, Any] = parse_json(path.read_bytes())
         build_config(card["config"])
         int(card["step"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, UserError) as error:
         raise UserError(f"{path}: missing or invalid model card; export the run again") from error
     return card

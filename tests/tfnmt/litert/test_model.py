@@ -1,6 +1,8 @@
 """A LiteRT export has the outputs of its run, without TensorFlow."""
 
+import io
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -9,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentencepiece import SentencePieceTrainer
 
 from tfnmt.decoding.lines import Signatures
 from tfnmt.decoding.signatures import SIGNATURES, signatures
 from tfnmt.errors import UserError
-from tfnmt.litert.model import AXES, CARD, GRAPHS, TOKENIZER, LiteRTModel
+from tfnmt.litert.model import AXES, CARD, GRAPHS, LIMITS, TOKENIZER, LiteRTModel, checksum
 from tfnmt.loading.models import find_run
 
 pytestmark = pytest.mark.slow  # an export is converted
@@ -128,6 +131,18 @@ def test_info_is_the_card(model: LiteRTModel) -> None:
     assert model.card["parity"]["identical"] == model.card["parity"]["translations"]
 
 
+SCRIPT = """
+import sys
+from pathlib import Path
+from tfnmt.errors import UserError
+from tfnmt.litert.model import LiteRTModel
+try:
+    LiteRTModel(Path(sys.argv[1]), 1).signatures["serving_default"](text=[b"dog"])
+except UserError:
+    sys.exit(3)
+"""
+
+
 def test_model_needs_no_tensorflow(tiny_litert: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tfnmt.litert.model import LiteRTModel\n"
@@ -166,3 +181,47 @@ def test_card_of_another_model_is_a_user_error(copied: Path) -> None:
     (copied / CARD).write_text(json.dumps(card))
     with pytest.raises(UserError, match=f"^{copied / CARD}: does not fit {GRAPHS}"):
         LiteRTModel(copied, 1)
+
+
+@pytest.mark.parametrize("value", [None, "x", 0, -1, 1.5, True, [], {}, 10**30])
+@pytest.mark.parametrize("name", ["limits", "checksums", *LIMITS])
+def test_card_with_a_wrong_type_is_a_user_error(copied: Path, name: str, value: object) -> None:
+    card = json.loads((copied / CARD).read_text())
+    place = card["limits"] if name in LIMITS else card
+    place[name] = value
+    (copied / CARD).write_text(json.dumps(card))
+    if name == "beam_size" and value == 10**30:
+        pytest.skip("an n-best list then has missing entries")
+    with pytest.raises(UserError, match=f"^{copied / CARD}: .*export the run again"):
+        LiteRTModel(copied, 1)
+
+
+def with_checksum(folder: Path, name: str, content: bytes) -> None:
+    """Replace a file of an export, and its checksum, as an attacker can."""
+    (folder / name).write_bytes(content)
+    card = json.loads((folder / CARD).read_text())
+    card["checksums"][name] = checksum(folder / name)
+    (folder / CARD).write_text(json.dumps(card))
+
+
+def test_foreign_tokenizer_is_a_user_error(copied: Path) -> None:
+    foreign = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(["a dog runs"] * 9), model_writer=foreign, vocab_size=14
+    )
+    for content in foreign.getvalue(), b"", b"garbage":
+        with_checksum(copied, TOKENIZER, content)
+        with pytest.raises(UserError, match=f"^{copied / TOKENIZER}: .*export the run again"):
+            LiteRTModel(copied, 1)
+
+
+def test_damaged_graphs_with_a_valid_checksum_do_not_end_the_process(copied: Path) -> None:
+    content = (copied / GRAPHS).read_bytes()
+    generator = random.Random(1)
+    for count in (1, 1, 20, 200):
+        damaged = bytearray(content)
+        for _ in range(count):
+            damaged[generator.randrange(len(damaged))] = generator.randrange(256)
+        with_checksum(copied, GRAPHS, bytes(damaged))
+        done = subprocess.run([sys.executable, "-c", SCRIPT, copied], capture_output=True)
+        assert done.returncode in (0, 3)
