@@ -25,6 +25,7 @@ from tfnmt.data.corpora.catalog import data_folder
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
 from tfnmt.exporting import QUANTIZATIONS
+from tfnmt.exporting.converted import check_convertible
 from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
 from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
 from tfnmt.loading.bundles import SUFFIX, write_bundle
@@ -81,6 +82,8 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model, and --output or --bundle: required; see --help")
     _check(values)
     model = find_run(find_folder(values.model))
+    if values.output and values.format == "litert":
+        check_convertible(model)
     _check_folders(values, model)
     configure_threads()  # the clean processes of the parity check inherit it
     with _exclusive(values):

@@ -107,7 +107,7 @@ def select_engine(
         quantization: One of QUANTIZATIONS, or None for float32.
 
     Raises:
-        UsageError: The model is an export, or the quantization needs LiteRT.
+        UsageError: The model is an export, or LiteRT does not support its settings.
         UserError: LiteRT is not installed.
     """
     flags = {"--engine": engine, "--quantization": quantization}
@@ -122,9 +122,19 @@ def select_engine(
     log(f"engine: {engine or ENGINES[0]}")
     if engine != "litert":
         return model
+    check_convertible(model)
     if find_spec("ai_edge_litert") is None:
         raise UserError("--engine=litert: needs ai-edge-litert; install it")
     return ConvertedRun(model.run, model.weights, model.config, quantization or QUANTIZATIONS[0])
+
+
+def check_convertible(model: RunModel) -> None:
+    """Raise a UsageError if LiteRT has no operations for the settings of a run."""
+    size = model.config.decoding.no_repeat_ngram
+    if size:
+        raise UsageError(
+            f"decoding.no_repeat_ngram={size}: not supported by LiteRT; omit it, or use TensorFlow"
+        )
 
 
 def _checksum(content: bytes) -> str:

@@ -6,9 +6,10 @@ EOS. Graphs are named `<kind>_<source>_<target>`, for example `search_16_22`.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import LifoQueue
+from queue import Empty, LifoQueue
+from threading import Semaphore
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ class Size(NamedTuple):
 class Interpreters:
     """Interpreters of one file, each with one thread. They share its memory-mapped weights.
 
+    An interpreter takes memory, so it is opened when all others are busy.
+
     Attributes:
         sizes: The sizes of each kind of graph, the smallest first.
     """
@@ -41,15 +44,14 @@ class Interpreters:
 
         Args:
             path: The `.tflite` file.
-            count: The number of interpreters, which run in parallel.
+            count: The largest number of interpreters, which run in parallel.
 
         Raises:
             UserError: The file is damaged or is no LiteRT export.
         """
         self._path = path
         self._idle: LifoQueue[Interpreter] = LifoQueue()
-        for _ in range(count):
-            self._idle.put(self._open())
+        self._unopened = Semaphore(count)
         with self._borrow() as interpreter:
             self.sizes = _sizes(interpreter.get_signature_list())
         if not self.sizes.keys() >= KINDS:
@@ -80,11 +82,18 @@ class Interpreters:
 
     @contextmanager
     def _borrow(self) -> Iterator[Any]:
-        interpreter = self._idle.get()
+        interpreter = self._idle_or_new()
         try:
             yield interpreter
         finally:
             self._idle.put(interpreter)
+
+    def _idle_or_new(self) -> Interpreter:
+        with suppress(Empty):
+            return self._idle.get_nowait()
+        if self._unopened.acquire(blocking=False):
+            return self._open()
+        return self._idle.get()
 
     def _open(self) -> Interpreter:
         try:
