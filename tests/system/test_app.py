@@ -73,10 +73,10 @@ def test_response_contains_model_and_request_id(any_app: Any) -> None:
 def test_engines_give_the_same_translations(
     app: Any, request: pytest.FixtureRequest, other_app: str
 ) -> None:
-    other = request.getfixturevalue(other_app)
+    compared = request.getfixturevalue(other_app)
     for mode in ("beam", "greedy"):
         local = app.translate(SENTENCES[:6], mode=mode)
-        remote = other.translate(SENTENCES[:6], mode=mode)
+        remote = compared.translate(SENTENCES[:6], mode=mode)
         assert [item["text"] for item in local] == [item["text"] for item in remote]
         for one, other in zip(local, remote, strict=True):
             assert math.isclose(one["score"], other["score"], abs_tol=1e-3)
