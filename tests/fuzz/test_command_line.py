@@ -35,7 +35,7 @@ NUMBERS = (
 WORDS = (
     *("-", "--", "=", "a=b", ",", ",,", "a,b", "*", "~", "..", "../..", "%s", "{0}", "[", "{"),
     *("&a", "!!python/none", "true", "null", "auto", "en", "de", "EN", "xx", "toy", "multi30k"),
-    *("train", "val", "test", "saved_model", "ctranslate2", "positions", "curves", "attention"),
+    *("train", "val", "test", "saved_model", "litert", "positions", "curves", "attention"),
     *("0,1,dog,0.5", "0,0", "http://[", "http://", "file:///etc/passwd", "", " ", "\n"),
     *("x" * 300, "\udce9", "\u2581", "\ufffd", "\U0001f600"),
 )

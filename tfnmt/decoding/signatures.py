@@ -6,9 +6,14 @@ and the tests read it.
 
 from typing import NamedTuple
 
-from tfnmt.decoding.inspector import Inspector
-from tfnmt.decoding.lines import Signatures
+import tensorflow as tf
+
+from tfnmt.decoding.inspector import TARGET, Inspector, token_log_probs
+from tfnmt.decoding.lines import Signature, Signatures
+from tfnmt.decoding.text import TOKENS
 from tfnmt.decoding.translator import Translator
+from tfnmt.model.layers import Tensor
+from tfnmt.model.transformer import Transformer
 
 TEXT_INPUTS = {"text", "translation"}
 """Inputs that take strings."""
@@ -60,3 +65,12 @@ def signatures(translator: Translator) -> Signatures:
         "search": translator.search,
         "detokenize": translator.detokenize,
     }
+
+
+def scoring_graph(transformer: Transformer) -> Signature:
+    """Return a graph that is `align_tokens` without attention, which takes memory."""
+
+    def log_probs(tokens: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"token_log_probs": token_log_probs(transformer, tokens, target)}
+
+    return tf.function(log_probs, input_signature=[TOKENS, TARGET], autograph=False)

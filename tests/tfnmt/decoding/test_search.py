@@ -285,6 +285,27 @@ def test_search_of_no_rows_returns_no_hypotheses() -> None:
         assert hypotheses.tokens.shape[0] == hypotheses.scores.shape[0] == 0
 
 
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_result_is_complete_if_more_steps_would_not_change_it(search: Any) -> None:
+    step, limits = step_of(random_logits(3, 6), 6), tf.constant([9, 9, 2])
+    parameters = SearchParameters(BOS, EOS, 3, 0.6)
+    full = search(step, empty_prefixes(3, 9), limits, parameters)
+    assert full.complete.numpy().all()
+    complete = []
+    for steps in range(1, 9):
+        fewer = parameters._replace(steps=tf.constant(steps))
+        found = search(step, empty_prefixes(3, 9), limits, fewer)
+        complete.append(found.complete.numpy().tolist())
+        for row in np.flatnonzero(found.complete):
+            tokens = full.tokens[row, 0].numpy()
+            np.testing.assert_array_equal(found.tokens[row, 0], tokens[:steps])
+            assert not tokens[steps:].any()
+            assert found.scores[row, 0] == full.scores[row, 0]
+    assert not any(complete[0])
+    assert all(complete[-1]) or search is greedy_search
+    assert all(rows[2] for rows in complete[1:])  # its limit is two tokens
+
+
 # --- Constraints ----------------------------------------------------------------------------------
 
 

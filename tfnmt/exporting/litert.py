@@ -1,0 +1,224 @@
+"""Writing a LiteRT file: the searches of a Translator as graphs with static shapes.
+
+Letters: S source length, T target length, K hypotheses, D d_model, V tokens of the vocabulary.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfnmt.config import DecodingConfig
+from tfnmt.data.corpora.text_files import Pair
+from tfnmt.data.preparation.tokenizer import BOS, PAD
+from tfnmt.decoding.inspector import MAX_ATTENTION_TOKENS, shift_right
+from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
+from tfnmt.decoding.signatures import signatures
+from tfnmt.decoding.translator import Translator
+from tfnmt.exporting.litert_parity import check_litert
+from tfnmt.litert.interpreters import Size
+from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER, checksum
+from tfnmt.loading.models import RunModel
+from tfnmt.model.layers import Tensor
+from tfnmt.model.transformer import AttentionWeights, Transformer
+from tfnmt.runtime.files import atomic_path
+from tfnmt.runtime.startup import silence_stderr
+
+PARITY = "parity.json"
+
+SOURCE_LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192)
+"""Source lengths of the graphs, below the maximum of the model, which is the last one."""
+
+EXTRA_LENGTH = 6
+"""Tokens that a translation may have more than the source length of the first graph tried."""
+
+COUNT = tf.TensorSpec([], tf.int32, name="count")
+
+
+@dataclass(frozen=True)
+class SharedOutputProjection:
+    """The output projection that reads the embedding table as it is, so that it is stored once."""
+
+    transformer: Transformer
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Project hidden states [B, T, D] to logits [B, T, V'], as `OutputProjection` does."""
+        table = tf.convert_to_tensor(self.transformer.output_embedding.table)  # [V, D]
+        size = table.shape[0]
+        ids = tf.range(size)
+        bias = tf.where((ids != PAD) & (ids != BOS), 0.0, EXCLUDED_LOGIT)
+        rows = tf.reshape(tf.cast(hidden, tf.float32), [-1, hidden.shape[-1]])  # [B * T, D]
+        logits = tf.matmul(rows, table, transpose_b=True) + bias  # [B * T, V]
+        padding = [[0, 0], [0, padded_size(size) - size]]
+        logits = tf.pad(logits, padding, constant_values=EXCLUDED_LOGIT)
+        return tf.reshape(logits, [-1, hidden.shape[1], padded_size(size)])
+
+
+def publish_litert(
+    model: RunModel, card: dict[str, Any], texts: Sequence[str], pairs: Sequence[Pair], path: Path
+) -> dict[str, Any]:
+    """Write a version of a LiteRT export if it reproduces the output of the run.
+
+    Args:
+        model: The run.
+        card: The model card, with `quantization`: float32, float16 or int8.
+        texts: The texts of the parity check.
+        pairs: Validation pairs for its BLEU; none omit it.
+        path: The new folder.
+
+    Returns:
+        The parity report, as stored in parity.json and in the card.
+
+    Raises:
+        UserError: The export cannot run without TensorFlow, or a float32 export differs.
+    """
+    translator, tokenizer_model = model.load_translator(), model.run.tokenizer_model()
+    with atomic_path(path) as temporary:
+        temporary.mkdir()
+        (temporary / GRAPHS).write_bytes(convert(translator, card["quantization"]))
+        (temporary / TOKENIZER).write_bytes(tokenizer_model)
+        files = (GRAPHS, TOKENIZER)
+        card = {**card, "checksums": {name: checksum(temporary / name) for name in files}}
+        write_json(temporary / CARD, card)
+        exact = card["quantization"] == "float32"
+        report = check_litert(signatures(translator), texts, pairs, temporary, exact)
+        write_json(temporary / PARITY, report)
+        write_json(temporary / CARD, {**card, "parity": report})
+    return report
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a readable JSON file."""
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def convert(translator: Translator, quantization: str) -> bytes:
+    """Return the LiteRT file of a Translator.
+
+    Args:
+        translator: The model.
+        quantization: float32, float16 or int8. Products of int8 weights quantize their inputs too.
+    """
+    graphs = {name: graph.get_concrete_function() for name, graph in _graphs(translator)}
+    module = tf.Module()
+    module.weights = [variable.value for variable in translator.transformer.variables]
+    with tempfile.TemporaryDirectory() as folder, silence_stderr():
+        # The converter shares the weights between graphs only if they come from a SavedModel.
+        tf.saved_model.save(module, folder, signatures=graphs)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(graphs))
+        _quantize(converter, quantization)
+        content: bytes = converter.convert()
+    return content
+
+
+def _quantize(converter: Any, quantization: str) -> None:
+    if quantization == "float32":
+        return
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantization == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    # One scale per matrix. With one per column, each graph would store all scales again, and the
+    # embedding table would be stored twice.
+    converter._experimental_disable_per_channel_quantization_for_dense_layers = True
+
+
+# --- Graphs ---------------------------------------------------------------------------------------
+
+
+def _graphs(translator: Translator) -> Iterator[tuple[str, Any]]:
+    """Yield the graphs with their names. tfnmt/litert/interpreters.py describes the names."""
+    decoding = translator.decoding
+    output = SharedOutputProjection(translator.transformer)
+    sizes = search_sizes(decoding)
+    for size in sizes:
+        yield _name("search", size), _search_graph(translator, output, size)
+    for size in sizes[::-2]:
+        yield _name("greedy", size), _greedy_graph(translator, output, size)
+    for size in pair_sizes(decoding):
+        yield _name("align", size), _align_graph(translator, output, size)
+    attention = Size(MAX_ATTENTION_TOKENS, MAX_ATTENTION_TOKENS)
+    yield _name("attention", attention), _attention_graph(translator, attention)
+
+
+def search_sizes(decoding: DecodingConfig) -> list[Size]:
+    """Return the sizes of the searches. The last one has room for every translation."""
+    longest = decoding.max_source_length
+    return [
+        *(
+            Size(length, min(length + EXTRA_LENGTH, decoding.max_translation_length))
+            for length in SOURCE_LENGTHS
+            if length < longest
+        ),
+        Size(longest, decoding.max_translation_length),
+    ]
+
+
+def pair_sizes(decoding: DecodingConfig) -> list[Size]:
+    """Return the sizes of the graphs that force-decode translations."""
+    longest = max(decoding.max_translation_length, decoding.max_source_length)
+    lengths = [size.source for size in search_sizes(decoding)[-3::-2]][::-1]
+    return [
+        *(Size(length, length) for length in lengths),
+        Size(decoding.max_source_length, longest),
+    ]
+
+
+def _name(kind: str, size: Size) -> str:
+    return f"{kind}_{size.source}_{size.target}"
+
+
+def _search_graph(translator: Translator, output: Any, size: Size) -> Any:
+    def search(source: Tensor, count: Tensor) -> dict[str, Tensor]:
+        steps = tf.constant(size.target)
+        found = translator.searcher.static_beam(source, output, steps, count)
+        return _outputs(found, translator.searcher.limits(source))
+
+    return tf.function(search, [_ids("source", size.source), COUNT], autograph=False)
+
+
+def _greedy_graph(translator: Translator, output: Any, size: Size) -> Any:
+    def greedy(source: Tensor) -> dict[str, Tensor]:
+        steps = tf.constant(size.target)
+        found = translator.searcher.static_greedy(source, output, steps)
+        return _outputs(found, translator.searcher.limits(source))
+
+    return tf.function(greedy, [_ids("source", size.source)], autograph=False)
+
+
+def _align_graph(translator: Translator, output: Any, size: Size) -> Any:
+    """Force-decode: log probabilities [B, T], and attention [B, T, S] as in the signature align."""
+
+    def align(source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        hidden, weights = translator.transformer.call_with_attention(source, shift_right(target))
+        log_probs = tf.nn.log_softmax(output.logits(hidden))
+        return {
+            "attention": tf.reduce_mean(weights.cross[:, -1], axis=1),
+            "token_log_probs": tf.gather(log_probs, target, batch_dims=2),
+        }
+
+    return tf.function(align, _pair(size), autograph=False)
+
+
+def _attention_graph(translator: Translator, size: Size) -> Any:
+    def attention(source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        _, weights = translator.transformer.call_with_attention(source, shift_right(target))
+        return {name: getattr(weights, name) for name in AttentionWeights._fields}
+
+    return tf.function(attention, _pair(size), autograph=False)
+
+
+def _pair(size: Size) -> list[tf.TensorSpec]:
+    return [_ids("source", size.source), _ids("target", size.target)]
+
+
+def _ids(name: str, length: int) -> tf.TensorSpec:
+    return tf.TensorSpec([1, length], tf.int32, name=name)
+
+
+def _outputs(found: Hypotheses, limits: Tensor) -> dict[str, Tensor]:
+    """Return tokens [B, K, T], scores [B, K], complete [B] and limit [B]."""
+    return {**found._asdict(), "limit": limits}
