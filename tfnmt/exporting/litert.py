@@ -5,7 +5,7 @@ Letters: S source length, T target length, K hypotheses, D d_model, V tokens of 
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tfnmt.config import DecodingConfig
 from tfnmt.data.preparation.tokenizer import BOS, PAD, Tokenizer
 from tfnmt.decoding.inspector import MAX_ATTENTION_TOKENS, shift_right
 from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
+from tfnmt.decoding.searcher import Searcher
 from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.translator import Translator
 from tfnmt.exporting.litert_parity import check_litert, validation_pairs
@@ -80,7 +81,8 @@ def publish_litert(
     pairs = validation_pairs(model.config, data_dir)
     with atomic_path(path) as temporary:
         temporary.mkdir()
-        (temporary / GRAPHS).write_bytes(convert(translator, card["quantization"]))
+        content = convert(translator.transformer, _graphs(translator), card["quantization"])
+        (temporary / GRAPHS).write_bytes(content)
         (temporary / TOKENIZER).write_bytes(tokenizer_model)
         files = (GRAPHS, TOKENIZER)
         card = {**card, "checksums": {name: checksum(temporary / name) for name in files}}
@@ -97,20 +99,25 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def convert(translator: Translator, quantization: str) -> bytes:
-    """Return the LiteRT file of a Translator.
+def convert(
+    transformer: Transformer, graphs: Iterable[tuple[str, Any]], quantization: str
+) -> bytes:
+    """Return the LiteRT file of some graphs.
 
     Args:
-        translator: The model.
+        transformer: The model, whose weights the graphs share.
+        graphs: Graphs with their names.
         quantization: float32, float16 or int8. Products of int8 weights quantize their inputs too.
     """
-    graphs = {name: graph.get_concrete_function() for name, graph in _graphs(translator)}
+    signatures = {name: graph.get_concrete_function() for name, graph in graphs}
     module = tf.Module()
-    module.weights = [variable.value for variable in translator.transformer.variables]
+    module.weights = [variable.value for variable in transformer.variables]
     with tempfile.TemporaryDirectory() as folder, silence_stderr():
         # The converter shares the weights between graphs only if they come from a SavedModel.
-        tf.saved_model.save(module, folder, signatures=graphs)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(graphs))
+        tf.saved_model.save(module, folder, signatures=signatures)
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            folder, signature_keys=list(signatures)
+        )
         _quantize(converter, quantization)
         content: bytes = converter.convert()
     return content
@@ -133,16 +140,22 @@ def _quantize(converter: Any, quantization: str) -> None:
 def _graphs(translator: Translator) -> Iterator[tuple[str, Any]]:
     """Yield the graphs with their names. tfnmt/litert/interpreters.py describes the names."""
     decoding = translator.decoding
-    output = SharedOutputProjection(translator.transformer)
     sizes = search_sizes(decoding)
-    for size in sizes:
-        yield _name("search", size), _search_graph(translator, output, size)
+    yield from search_graphs(translator.searcher, sizes)
+    output = SharedOutputProjection(translator.transformer)
     for size in sizes[::-2]:
         yield _name("greedy", size), _greedy_graph(translator, output, size)
     for size in pair_sizes(decoding):
         yield _name("align", size), _align_graph(translator, output, size)
     attention = Size(MAX_ATTENTION_TOKENS, MAX_ATTENTION_TOKENS)
     yield _name("attention", attention), _attention_graph(translator, attention)
+
+
+def search_graphs(searcher: Searcher, sizes: Iterable[Size]) -> Iterator[tuple[str, Any]]:
+    """Yield the graphs of beam search with their names."""
+    output = SharedOutputProjection(searcher.transformer)
+    for size in sizes:
+        yield _name("search", size), _search_graph(searcher, output, size)
 
 
 def search_sizes(decoding: DecodingConfig) -> list[Size]:
@@ -172,11 +185,11 @@ def _name(kind: str, size: Size) -> str:
     return f"{kind}_{size.source}_{size.target}"
 
 
-def _search_graph(translator: Translator, output: Any, size: Size) -> Any:
+def _search_graph(searcher: Searcher, output: Any, size: Size) -> Any:
     def search(source: Tensor, count: Tensor) -> dict[str, Tensor]:
         steps = tf.constant(size.target)
-        found = translator.searcher.static_beam(source, output, steps, count)
-        return _outputs(found, translator.searcher.limits(source))
+        found = searcher.static_beam(source, output, steps, count)
+        return _outputs(found, searcher.limits(source))
 
     return tf.function(search, [_ids("source", size.source), COUNT], autograph=False)
 
