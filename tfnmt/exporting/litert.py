@@ -31,7 +31,7 @@ from tfnmt.runtime.startup import silence_stderr
 
 PARITY = "parity.json"
 
-SOURCE_LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192)
+SOURCE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192)
 """Source lengths of the graphs, below the maximum of the model, which is the last one."""
 
 EXTRA_LENGTH = 6
