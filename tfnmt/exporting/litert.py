@@ -6,11 +6,14 @@ Letters: S source length, T target length, K hypotheses, D d_model, V tokens of 
 import json
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.lite.tools import flatbuffer_utils
 
 from tfnmt.config import DecodingConfig
 from tfnmt.data.preparation.tokenizer import BOS, PAD, Tokenizer
@@ -24,6 +27,7 @@ from tfnmt.exporting.parity import parity_texts
 from tfnmt.litert.interpreters import Size
 from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
+from tfnmt.model.embedding import Embedding
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import AttentionWeights, Transformer
 from tfnmt.runtime.files import atomic_path
@@ -31,7 +35,7 @@ from tfnmt.runtime.startup import silence_stderr
 
 PARITY = "parity.json"
 
-SOURCE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192)
+SOURCE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 128)
 """Source lengths of the graphs, below the maximum of the model, which is the last one."""
 
 EXTRA_LENGTH = 6
@@ -109,7 +113,8 @@ def convert(
         graphs: Graphs with their names.
         quantization: float32, float16 or int8. Products of int8 weights quantize their inputs too.
     """
-    signatures = {name: graph.get_concrete_function() for name, graph in graphs}
+    with _embedding_lookups(transformer):
+        signatures = {name: graph.get_concrete_function() for name, graph in graphs}
     module = tf.Module()
     module.weights = [variable.value for variable in transformer.variables]
     with tempfile.TemporaryDirectory() as folder, silence_stderr():
@@ -119,8 +124,16 @@ def convert(
             folder, signature_keys=list(signatures)
         )
         _quantize(converter, quantization)
-        content: bytes = converter.convert()
-    return content
+        return _without_names(converter.convert())
+
+
+def _without_names(content: bytes) -> bytes:
+    """Remove the names of the tensors, which take about a megabyte. Signatures do not use them."""
+    model = flatbuffer_utils.read_model_from_bytearray(bytearray(content))
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            tensor.name = None
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
 def _quantize(converter: Any, quantization: str) -> None:
@@ -129,9 +142,44 @@ def _quantize(converter: Any, quantization: str) -> None:
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if quantization == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    # One scale per matrix. With one per column, each graph would store all scales again, and the
-    # embedding table would be stored twice.
-    converter._experimental_disable_per_channel_quantization_for_dense_layers = True
+    # One scale per matrix. With one per row, each graph would store all scales again.
+    converter._experimental_disable_per_channel = True
+
+
+# --- Embedding ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _embedding_lookups(transformer: Transformer) -> Iterator[None]:
+    """Embed with LiteRT's operation for it, which reads int8 rows.
+
+    Its general gather needs floats: each translation would first convert the whole table.
+    """
+    embeddings = {id(each): each for each in _input_embeddings(transformer)}.values()
+    for embedding in embeddings:
+        embedding.call = partial(_embed, embedding)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for embedding in embeddings:
+            del embedding.call
+
+
+def _input_embeddings(transformer: Transformer) -> tuple[Embedding, Embedding]:
+    return transformer.source_embedding, transformer.target_embedding
+
+
+def _embed(embedding: Embedding, tokens: Tensor) -> Tensor:
+    """Embed ids [B, T] as `Embedding.call` does, [B, T, D]."""
+    table = tf.convert_to_tensor(embedding.table)
+    rows = _lookup(table, tf.reshape(tokens, [-1]))  # [B * T, D]
+    return tf.reshape(rows, [*tokens.shape, embedding.d_model]) * embedding.d_model**0.5
+
+
+@partial(tf.function, experimental_implements="embedding_matmul", autograph=False)
+def _lookup(table: Tensor, ids: Tensor) -> Tensor:
+    """Look up rows. The converter replaces functions of this name by its lookup operation."""
+    return tf.gather(table, ids)
 
 
 # --- Graphs ---------------------------------------------------------------------------------------
