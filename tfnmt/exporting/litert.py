@@ -5,24 +5,29 @@ Letters: S source length, T target length, K hypotheses, D d_model, V tokens of 
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.lite.tools import flatbuffer_utils
 
 from tfnmt.config import DecodingConfig
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.tokenizer import BOS, PAD
 from tfnmt.decoding.inspector import MAX_ATTENTION_TOKENS, shift_right
 from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
+from tfnmt.decoding.searcher import Searcher
 from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.translator import Translator
 from tfnmt.exporting.litert_parity import check_litert
 from tfnmt.litert.interpreters import Size
 from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
+from tfnmt.model.embedding import Embedding
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import AttentionWeights, Transformer
 from tfnmt.runtime.files import atomic_path
@@ -30,7 +35,7 @@ from tfnmt.runtime.startup import silence_stderr
 
 PARITY = "parity.json"
 
-SOURCE_LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192)
+SOURCE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 128)
 """Source lengths of the graphs, below the maximum of the model, which is the last one."""
 
 EXTRA_LENGTH = 6
@@ -79,7 +84,8 @@ def publish_litert(
     translator, tokenizer_model = model.load_translator(), model.run.tokenizer_model()
     with atomic_path(path) as temporary:
         temporary.mkdir()
-        (temporary / GRAPHS).write_bytes(convert(translator, card["quantization"]))
+        content = convert(translator.transformer, _graphs(translator), card["quantization"])
+        (temporary / GRAPHS).write_bytes(content)
         (temporary / TOKENIZER).write_bytes(tokenizer_model)
         files = (GRAPHS, TOKENIZER)
         card = {**card, "checksums": {name: checksum(temporary / name) for name in files}}
@@ -96,23 +102,37 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def convert(translator: Translator, quantization: str) -> bytes:
-    """Return the LiteRT file of a Translator.
+def convert(
+    transformer: Transformer, graphs: Iterable[tuple[str, Any]], quantization: str
+) -> bytes:
+    """Return the LiteRT file of some graphs.
 
     Args:
-        translator: The model.
+        transformer: The model, whose weights the graphs share.
+        graphs: Graphs with their names.
         quantization: float32, float16 or int8. Products of int8 weights quantize their inputs too.
     """
-    graphs = {name: graph.get_concrete_function() for name, graph in _graphs(translator)}
+    with _embedding_lookups(transformer):
+        signatures = {name: graph.get_concrete_function() for name, graph in graphs}
     module = tf.Module()
-    module.weights = [variable.value for variable in translator.transformer.variables]
+    module.weights = [variable.value for variable in transformer.variables]
     with tempfile.TemporaryDirectory() as folder, silence_stderr():
         # The converter shares the weights between graphs only if they come from a SavedModel.
-        tf.saved_model.save(module, folder, signatures=graphs)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(graphs))
+        tf.saved_model.save(module, folder, signatures=signatures)
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            folder, signature_keys=list(signatures)
+        )
         _quantize(converter, quantization)
-        content: bytes = converter.convert()
-    return content
+        return _without_names(converter.convert())
+
+
+def _without_names(content: bytes) -> bytes:
+    """Remove the names of the tensors, which take about a megabyte. Signatures do not use them."""
+    model = flatbuffer_utils.read_model_from_bytearray(bytearray(content))
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            tensor.name = None
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
 def _quantize(converter: Any, quantization: str) -> None:
@@ -121,9 +141,44 @@ def _quantize(converter: Any, quantization: str) -> None:
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if quantization == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    # One scale per matrix. With one per column, each graph would store all scales again, and the
-    # embedding table would be stored twice.
-    converter._experimental_disable_per_channel_quantization_for_dense_layers = True
+    # One scale per matrix. With one per row, each graph would store all scales again.
+    converter._experimental_disable_per_channel = True
+
+
+# --- Embedding ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _embedding_lookups(transformer: Transformer) -> Iterator[None]:
+    """Embed with LiteRT's operation for it, which reads int8 rows.
+
+    Its general gather needs floats: each translation would first convert the whole table.
+    """
+    embeddings = {id(each): each for each in _input_embeddings(transformer)}.values()
+    for embedding in embeddings:
+        embedding.call = partial(_embed, embedding)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for embedding in embeddings:
+            del embedding.call
+
+
+def _input_embeddings(transformer: Transformer) -> tuple[Embedding, Embedding]:
+    return transformer.source_embedding, transformer.target_embedding
+
+
+def _embed(embedding: Embedding, tokens: Tensor) -> Tensor:
+    """Embed ids [B, T] as `Embedding.call` does, [B, T, D]."""
+    table = tf.convert_to_tensor(embedding.table)
+    rows = _lookup(table, tf.reshape(tokens, [-1]))  # [B * T, D]
+    return tf.reshape(rows, [*tokens.shape, embedding.d_model]) * embedding.d_model**0.5
+
+
+@partial(tf.function, experimental_implements="embedding_matmul", autograph=False)
+def _lookup(table: Tensor, ids: Tensor) -> Tensor:
+    """Look up rows. The converter replaces functions of this name by its lookup operation."""
+    return tf.gather(table, ids)
 
 
 # --- Graphs ---------------------------------------------------------------------------------------
@@ -132,16 +187,22 @@ def _quantize(converter: Any, quantization: str) -> None:
 def _graphs(translator: Translator) -> Iterator[tuple[str, Any]]:
     """Yield the graphs with their names. tfnmt/litert/interpreters.py describes the names."""
     decoding = translator.decoding
-    output = SharedOutputProjection(translator.transformer)
     sizes = search_sizes(decoding)
-    for size in sizes:
-        yield _name("search", size), _search_graph(translator, output, size)
+    yield from search_graphs(translator.searcher, sizes)
+    output = SharedOutputProjection(translator.transformer)
     for size in sizes[::-2]:
         yield _name("greedy", size), _greedy_graph(translator, output, size)
     for size in pair_sizes(decoding):
         yield _name("align", size), _align_graph(translator, output, size)
     attention = Size(MAX_ATTENTION_TOKENS, MAX_ATTENTION_TOKENS)
     yield _name("attention", attention), _attention_graph(translator, attention)
+
+
+def search_graphs(searcher: Searcher, sizes: Iterable[Size]) -> Iterator[tuple[str, Any]]:
+    """Yield the graphs of beam search with their names."""
+    output = SharedOutputProjection(searcher.transformer)
+    for size in sizes:
+        yield _name("search", size), _search_graph(searcher, output, size)
 
 
 def search_sizes(decoding: DecodingConfig) -> list[Size]:
@@ -171,11 +232,11 @@ def _name(kind: str, size: Size) -> str:
     return f"{kind}_{size.source}_{size.target}"
 
 
-def _search_graph(translator: Translator, output: Any, size: Size) -> Any:
+def _search_graph(searcher: Searcher, output: Any, size: Size) -> Any:
     def search(source: Tensor, count: Tensor) -> dict[str, Tensor]:
         steps = tf.constant(size.target)
-        found = translator.searcher.static_beam(source, output, steps, count)
-        return _outputs(found, translator.searcher.limits(source))
+        found = searcher.static_beam(source, output, steps, count)
+        return _outputs(found, searcher.limits(source))
 
     return tf.function(search, [_ids("source", size.source), COUNT], autograph=False)
 

@@ -86,6 +86,8 @@ def check_litert(
 def _check_equal(name: str, expected: Arrays, found: Arrays) -> None:
     """Raise a UserError unless all outputs are equal, floats up to TOLERANCE.
 
+    Above 1 it is relative: without a length penalty, the score of a long text is a large number.
+
     Texts may differ if their scores do not: both are then equally good.
     """
     for key in expected:
@@ -93,12 +95,17 @@ def _check_equal(name: str, expected: Arrays, found: Arrays) -> None:
             continue
         ours, theirs = (_real(key, values[key], expected) for values in (expected, found))
         is_float = ours.dtype.kind == "f"
-        equal = np.abs(ours - theirs) <= TOLERANCE if is_float else ours == theirs
+        equal = _close(ours, theirs) if is_float else ours == theirs
         if not np.all(equal):  # also if there is a NaN
             raise UserError(
                 f"{name}.{key}: the run and the export return different values; "
                 "nothing was published"
             )
+
+
+def _close(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    limits: np.ndarray = TOLERANCE * np.maximum(np.abs(ours), 1)
+    return np.abs(ours - theirs) <= limits
 
 
 def _real(key: str, values: np.ndarray, expected: Arrays) -> np.ndarray:

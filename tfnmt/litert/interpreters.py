@@ -5,7 +5,7 @@ is the length of the source and the length of the target that the graph has room
 EOS. Graphs are named `<kind>_<source>_<target>`, for example `search_16_22`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -21,6 +21,9 @@ Arrays = dict[str, np.ndarray]
 
 KINDS = {"search", "greedy", "align", "attention"}
 """The kinds of graphs in a file."""
+
+Graphs = dict[str, Any]
+"""The graphs of one interpreter by name. Two of them must not run at the same time."""
 
 
 class Size(NamedTuple):
@@ -50,10 +53,10 @@ class Interpreters:
             UserError: The file is damaged or is no LiteRT export.
         """
         self._path = path
-        self._idle: LifoQueue[Interpreter] = LifoQueue()
+        self._idle: LifoQueue[Graphs] = LifoQueue()
         self._unopened = Semaphore(count)
-        with self._borrow() as interpreter:
-            self.sizes = _sizes(interpreter.get_signature_list())
+        with self._borrow() as graphs:
+            self.sizes = _sizes(graphs)
         if not self.sizes.keys() >= KINDS:
             raise UserError(f"{path}: does not contain the graphs of tfnmt; export the run again")
 
@@ -71,9 +74,9 @@ class Interpreters:
         Raises:
             UserError: The interpreter failed, for example because memory is exhausted.
         """
-        with self._borrow() as interpreter:
+        with self._borrow() as graphs:
             try:
-                graph = interpreter.get_signature_runner(f"{kind}_{size.source}_{size.target}")
+                graph = graphs[f"{kind}_{size.source}_{size.target}"]
                 outputs = graph(**{name: _padded(ids, size, name) for name, ids in inputs.items()})
             except (RuntimeError, ValueError) as error:
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -81,34 +84,35 @@ class Interpreters:
         return {name: value[0] for name, value in outputs.items()}
 
     @contextmanager
-    def _borrow(self) -> Iterator[Any]:
-        interpreter = self._idle_or_new()
+    def _borrow(self) -> Iterator[Graphs]:
+        graphs = self._idle_or_new()
         try:
-            yield interpreter
+            yield graphs
         finally:
-            self._idle.put(interpreter)
+            self._idle.put(graphs)
 
-    def _idle_or_new(self) -> Interpreter:
+    def _idle_or_new(self) -> Graphs:
         with suppress(Empty):
             return self._idle.get_nowait()
         if self._unopened.acquire(blocking=False):
             return self._open()
         return self._idle.get()
 
-    def _open(self) -> Interpreter:
+    def _open(self) -> Graphs:
         try:
             interpreter = Interpreter(str(self._path), num_threads=1)
             interpreter.allocate_tensors()  # otherwise the first sentence pays for it
-            return interpreter
+            names = interpreter.get_signature_list()
+            return {name: interpreter.get_signature_runner(name) for name in names}
         except (ValueError, RuntimeError) as error:
             raise UserError(
                 f"{self._path}: damaged, or no LiteRT file; export the run again"
             ) from error
 
 
-def _sizes(signatures: Any) -> dict[str, list[Size]]:
+def _sizes(names: Iterable[str]) -> dict[str, list[Size]]:
     sizes: dict[str, list[Size]] = {}
-    for name in signatures:
+    for name in names:
         kind, *numbers = name.split("_")
         if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
             sizes.setdefault(kind, []).append(Size(*map(int, numbers)))

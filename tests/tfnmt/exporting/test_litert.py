@@ -36,7 +36,7 @@ def test_sizes_grow_up_to_the_limits_of_the_model(longest: int) -> None:
 
 def test_graphs_have_no_more_room_than_a_fixed_limit() -> None:
     decoding = DecodingConfig(max_source_length=64, max_length=20)
-    assert {size.target for size in search_sizes(decoding)} == {20}
+    assert max(size.target for size in search_sizes(decoding)) == 20
     assert pair_sizes(decoding)[-1] == (64, 64)
 
 
