@@ -53,8 +53,8 @@ def test_commands_give_the_output_of_the_run(
                 f"--output={tmp_path / output}",
                 flag,
             )
-        lines = zip((tmp_path / "run").open(), (tmp_path / "litert").open(), strict=True)
-        for ours, theirs in lines:
+        outputs = ((tmp_path / name).read_text().splitlines() for name in ("run", "litert"))
+        for ours, theirs in zip(*outputs, strict=True):
             if flag == "--scores":
                 assert ours.partition("\t")[2] == theirs.partition("\t")[2]
             else:
