@@ -282,14 +282,17 @@ def beam_search(
 
 
 def _start(cache: Cache, limits: Tensor, parameters: SearchParameters) -> BeamState:
-    """Return one empty live hypothesis per row. The other places have probability 0."""
+    """Return one empty live hypothesis per row, and none for a row with a limit of 0.
+
+    The other places have probability 0.
+    """
     rows, beams = tf.shape(limits)[0], parameters.beam_size
-    only_first = tf.where(tf.range(beams) == 0, 0.0, -float("inf"))
+    exists = (tf.range(beams) == 0) & (limits[:, None] > 0)  # [B, K]
     tokens = tf.zeros([rows, beams, parameters.max_steps(limits)], tf.int32)
     live = Live(
         tokens=tokens,
         last=tf.fill([rows, beams], parameters.bos),
-        log_probs=tf.tile(only_first[None], [rows, 1]),
+        log_probs=tf.where(exists, 0.0, -float("inf")),
         parents=tf.zeros([rows, beams], tf.int32),
     )
     none = tf.fill([rows, beams], -float("inf"))

@@ -277,6 +277,18 @@ def test_result_of_a_row_does_not_depend_on_the_batch(beam_size: int) -> None:
                 assert score == pytest.approx(alone.scores[0, 0].numpy(), abs=1e-5)
 
 
+def test_row_with_a_limit_of_0_gets_no_tokens_even_if_eos_is_likely() -> None:
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        return np.log(np.array([1e-9, 1e-9, 0.6, 0.2, 0.2]))  # EOS is 2
+
+    parameters = SearchParameters(BOS, EOS, 3, 1.0)
+    limits = tf.constant([4, 0])
+    found = beam_search(step_of(logits, 5), empty_prefixes(2, 4), limits, parameters)
+    assert not np.any(found.tokens[1])
+    assert np.all(np.isneginf(found.scores[1]))
+    assert np.any(found.tokens[0])
+
+
 def test_search_of_no_rows_returns_no_hypotheses() -> None:
     parameters = SearchParameters(BOS, EOS, 2, 0.6)
     step = step_of(random_logits(0, 5), 5)
