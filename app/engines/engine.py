@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, Field
 
 # CPU_COUNT, and find_version() in in_process.py, repeat code of tfnmt. The application deliberately
-# imports nothing of tfnmt except tfnmt.litert: it must run where only an export is installed.
+# imports only tfnmt.litert and tfnmt.errors: it must run where only an export is installed.
 CPU_COUNT = len(os.sched_getaffinity(0))
 """CPUs that this process may use, which can be fewer than the machine has."""
 

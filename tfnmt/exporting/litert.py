@@ -46,7 +46,7 @@ COUNT = tf.TensorSpec([], tf.int32, name="count")
 
 @dataclass(frozen=True)
 class SharedOutputProjection:
-    """The output projection that reads the embedding table as it is, so that it is stored once."""
+    """The output projection that reads the embedding table unchanged: the file stores it once."""
 
     transformer: Transformer
 
