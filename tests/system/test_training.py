@@ -195,7 +195,7 @@ def test_finished_run_is_reported_and_a_different_configuration_is_refused(
     errors = finish(start(folder, training__max_steps=3, model__d_ff=16), code=1)
     refusal = errors.splitlines()[-1]
     assert refusal.startswith(f"tfnmt: {folder.run.path}: ")
-    assert " model.d_ff;" in refusal
+    assert "model.d_ff=16: the run was started with 32; " in refusal
     assert "Traceback" not in errors
     assert folder.run.weights().read_bytes() == before
 

@@ -82,7 +82,7 @@ def test_finished_run_reports_how_to_continue(
 
 
 def test_run_is_not_resumed_with_a_different_model(copied_run: Run, train_toy: Train) -> None:
-    with pytest.raises(UserError, match=rf"{copied_run.path}: .* model\.d_ff;"):
+    with pytest.raises(UserError, match=rf"{copied_run.path}: model\.d_ff=16: .* with 32; "):
         train_toy(model__d_ff=16)
     assert copied_run.finished
 
