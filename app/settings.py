@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from app.engines.saved_model import CPU_COUNT
+from app.engines.engine import CPU_COUNT
 from app.errors import UsageError
 
 USAGE = """\

@@ -25,8 +25,8 @@ from tfnmt.config import DecodingConfig
 from tfnmt.data.corpora.corpus import Files
 from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.errors import UsageError
+from tfnmt.exporting import QUANTIZATIONS
 from tfnmt.exporting.ctranslate2 import (
-    QUANTIZATIONS,
     check_export,
     export_ctranslate2,
     search_options,

@@ -5,7 +5,8 @@
 A command reads the file {input} and writes one line to stdout for each of its lines. Examples:
 
     'tfnmt=python -m tfnmt.translate --model=RUN --length_penalty=0 --input={input}'
-    'CTranslate2 float32=python -m benchmarks.baselines.ct2 EXPORT {input}'
+    'tfnmt LiteRT int8=python -m tfnmt.translate --model=LITERT_EXPORT --input={input}'
+    'CTranslate2 int8, batches of 16=python -m benchmarks.baselines.ct2 EXPORT {input} 16'
     'OpenNMT-tf=PYTHON benchmarks/baselines/opennmt_tf.py RUN {input}'
 
 Each command runs on the first sentence only, which measures its start, and on all sentences. The

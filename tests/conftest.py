@@ -91,16 +91,31 @@ def two_way_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_export(call: Call, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_export(call: Call, tiny_run: Path, shared_folder: Path) -> Path:
     """An export of that run; shared by all pytest processes, whose runs are bitwise identical."""
+    return _export(call, tiny_run, shared_folder / "tiny_export")
+
+
+@pytest.fixture(scope="session")
+def tiny_litert(call: Call, tiny_run: Path, shared_folder: Path) -> Path:
+    """A LiteRT export of that run, shared in the same way: the folder of its version."""
+    return _export(call, tiny_run, shared_folder / "tiny_litert", "--format=litert") / "1"
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all pytest processes share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def _export(call: Call, run: Path, folder: Path, *flags: str) -> Path:
     from tfnmt import export
     from tfnmt.runtime.files import file_lock
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny_export"
     with file_lock(folder.with_suffix(".lock"), "another process exports"):
         if not (folder / "1").exists():
-            call(export, f"--model={tiny_run}", f"--output={folder}")
+            call(export, f"--model={run}", f"--output={folder}", *flags)
     return folder
 
 

@@ -23,6 +23,7 @@ from absl.flags import FlagValues
 
 from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
 from tfnmt.errors import UsageError, UserError, did_you_mean
+from tfnmt.exporting import ENGINES, QUANTIZATIONS
 from tfnmt.progress import log
 from tfnmt.runs.run import Run, base_folder
 from tfnmt.runtime.streams import open_standard_streams
@@ -102,6 +103,15 @@ def define_decoding(values: FlagValues) -> None:
     flags.DEFINE_float("length_penalty", None, alpha, flag_values=values)
     limit = "maximum tokens of a translation: a number, or source+N (default: the run's)"
     flags.DEFINE_string("max_length", None, limit, flag_values=values)
+
+
+def define_engine(values: FlagValues) -> None:
+    """Define the flags of `tfnmt.exporting.converted.select_engine`."""
+    for name, choices, text in (
+        ("engine", ENGINES, f"the engine of a run (default: {ENGINES[0]})"),
+        ("quantization", QUANTIZATIONS, "for --engine=litert (default: float32)"),
+    ):
+        flags.DEFINE_enum(name, None, list(choices), text, flag_values=values)
 
 
 # --- Running a command ---------------------------------------------------------------------------

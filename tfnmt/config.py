@@ -233,6 +233,11 @@ class ModelConfig(Section):
     ffn_dropout: Fraction = Field(
         0.0, description="dropout inside the feed-forward layers, after the activation"
     )
+    attention: Literal["standard", "flash"] = Field(
+        "standard",
+        description="flash trains with memory that grows linearly with the sentence length, and "
+        "saves memory from about 1,000 tokens on; everything except training uses standard",
+    )
     activation: Literal["relu", "gelu"] = Field(
         "relu", description="activation of the feed-forward layers"
     )
@@ -273,8 +278,10 @@ class TrainingConfig(Section):
         description="early stopping: stop after this many validations without a better BLEU; null "
         "turns it off",
     )
-    precision: Literal["float32", "mixed_bfloat16"] = Field(
-        "float32", description="precision of computation; weights are always float32"
+    precision: Literal["float32", "mixed_bfloat16", "auto"] = Field(
+        "float32",
+        description="precision of computation; weights are always float32; auto is mixed_bfloat16 "
+        "on devices with fast bfloat16, otherwise float32, and works on a single host only",
     )
     device_tokens: Count | None = Field(
         None,
@@ -572,7 +579,7 @@ END_KEYS = tuple(
 )
 """Keys that decide only when training ends."""
 
-CHANGEABLE_KEYS = (*END_KEYS, "training.device_tokens")
+CHANGEABLE_KEYS = (*END_KEYS, "training.device_tokens", "model.attention")
 """Keys that may change when a run is resumed, because its steps stay the same."""
 
 

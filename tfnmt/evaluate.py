@@ -25,6 +25,7 @@ from tfnmt.cli import (
     decoding_changes,
     define_decoding,
     define_downloads,
+    define_engine,
     reused_tokenizer,
     run_command,
 )
@@ -40,6 +41,7 @@ from tfnmt.evaluation.diagnosis import diagnose, summarize
 from tfnmt.evaluation.metrics import METRICS, OPTIONS, score_with_interval, scores, select_metrics
 from tfnmt.evaluation.multi30k import official_tokens
 from tfnmt.evaluation.report import report
+from tfnmt.exporting.converted import select_engine
 from tfnmt.loading.directions import bound_language, find_direction
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, progress_bar
@@ -72,6 +74,7 @@ flags.DEFINE_string(
 flags.DEFINE_string("json", None, "a file for the evaluation as JSON", flag_values=FLAGS)
 flags.DEFINE_enum("metric", None, OPTIONS, "an additional metric", flag_values=FLAGS)
 define_decoding(FLAGS)
+define_engine(FLAGS)
 define_downloads(FLAGS)
 
 
@@ -116,6 +119,7 @@ def main(values: Any, positional: list[str]) -> None:
             raise UsageError(*(f"--{name}: only for --split; omit it" for name in given))
     model = find_model(values.model, decoding_changes(values))
     languages = find_direction(model, values.direction)
+    model = select_engine(model, values.engine, values.quantization)
     other = _find_other(values.against, model, languages) if values.against else None
     text = _read(values, model, languages)
     _check_outputs(values, model, other, text)

@@ -1,13 +1,15 @@
-"""Export a run as a SavedModel for TensorFlow Serving: text in, text out.
+"""Export a run: text in, text out, as a SavedModel for TensorFlow Serving or as a LiteRT file.
 
     python -m tfnmt.export --model=RUN --output=DIR [--version=N] [--keep=N]
     python -m tfnmt.export --model=RUN --bundle=F.tar.gz
+    python -m tfnmt.export --model=RUN --output=DIR --format=litert [--quantization=int8]
     python -m tfnmt.export --model=RUN --output=DIR --format=ctranslate2 [--quantization=int8]
 
 DIR is the model base path. Writes DIR/<version>/; the default version is the next free number. The
 version appears only when it is complete, and only if it reproduces the output of the run in a clean
-process without tfnmt. --bundle writes the run itself as one archive. translate, evaluate, score and
-export accept its URL as --model.
+process. A LiteRT file needs no TensorFlow; translate, evaluate and the web application accept both.
+--bundle writes the run itself as one archive. translate, evaluate, score and export accept its URL
+as --model.
 """
 
 import os
@@ -22,14 +24,17 @@ from tfnmt.cli import define_data_dir, non_utf8_problems, run_command
 from tfnmt.data.corpora.catalog import data_folder
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError
-from tfnmt.exporting.ctranslate2 import QUANTIZATIONS, check_export, export_ctranslate2
+from tfnmt.exporting import QUANTIZATIONS
+from tfnmt.exporting.converted import check_convertible
+from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
+from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
 from tfnmt.loading.bundles import SUFFIX, write_bundle
 from tfnmt.loading.card import make_card
 from tfnmt.loading.directions import refuse_several_targets
-from tfnmt.loading.models import RunModel, find_folder, find_run
+from tfnmt.loading.models import LITERT, RunModel, find_folder, find_run
 from tfnmt.progress import log
 from tfnmt.runtime.files import check_writable, exclusive, is_stream, remove_leftovers
-from tfnmt.runtime.startup import configure_threads
+from tfnmt.runtime.startup import configure_threads, import_tensorflow
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
@@ -42,7 +47,7 @@ flags.DEFINE_integer("keep", None, "keep only the highest N versions", 1, flag_v
 flags.DEFINE_enum(
     "format",
     "saved_model",
-    ["saved_model", "ctranslate2"],
+    ["saved_model", "litert", "ctranslate2"],
     "the format of --output",
     flag_values=FLAGS,
 )
@@ -50,7 +55,7 @@ flags.DEFINE_enum(
     "quantization",
     None,
     list(QUANTIZATIONS),
-    "the weights of a CTranslate2 model (default: float32)",
+    "type of the weights of a LiteRT or CTranslate2 model (default: float32)",
     flag_values=FLAGS,
 )
 flags.DEFINE_string(
@@ -61,7 +66,11 @@ flags.DEFINE_string(
 )
 define_data_dir(FLAGS)
 
-UNSUPPORTED = {"saved_model": ("quantization",), "ctranslate2": ("version", "keep", "data_dir")}
+UNSUPPORTED = {
+    "saved_model": ("quantization",),
+    "litert": (),
+    "ctranslate2": ("version", "keep", "data_dir"),
+}
 """Flags that a format does not support."""
 
 OUTPUT_FLAGS = ("format", "version", "keep", "data_dir", "quantization")
@@ -75,6 +84,8 @@ def main(values: Any, positional: list[str]) -> None:
     _check(values)
     model = find_run(find_folder(values.model))
     refuse_several_targets(model)
+    if values.output and values.format == "litert":
+        check_convertible(model)
     _check_folders(values, model)
     configure_threads()  # the clean processes of the parity check inherit it
     with _exclusive(values):
@@ -164,27 +175,56 @@ def _write_bundle(values: Any, model: RunModel) -> None:
 
 
 def _publish(values: Any, model: RunModel) -> None:
-    translator = model.load_translator()
-    from tfnmt.exporting import saved_model
-    from tfnmt.exporting.parity import parity_texts
-
+    """Write a version of a SavedModel or of a LiteRT export."""
     folder = Path(values.output)
-    path = folder / str(values.version or saved_model.next_version(folder))
-    saved_model.check_free(path)
+    path = folder / str(values.version or next_version(folder))
+    check_free(path)
     if values.keep:
-        saved_model.check_kept(path, values.keep)
-    tokenizer = Tokenizer(model.run.tokenizer_model())
-    texts = parity_texts(model.config, tokenizer, data_folder(values.data_dir))
-    report = saved_model.publish(translator, _card(values, model), texts, path)
+        check_kept(path, values.keep)
+    write = _write_litert if values.format == "litert" else _write_saved_model
+    write(values, model, path)
+    if values.keep:
+        for version in remove_old(folder, values.keep):
+            log(f"removed version {version}")
+    log(f'exported {path}; try: python -m tfnmt.translate --model={values.output} "..."')
+
+
+def _write_saved_model(values: Any, model: RunModel, path: Path) -> None:
+    translator = model.load_translator()
+    from tfnmt.exporting.saved_model import publish
+
+    report = publish(translator, _card(values, model), _parity_texts(values, model), path)
     log(
         f"parity: {report['texts']} texts, {report['calls']} calls: equal strings, numbers within "
         f"{max(report['largest_difference'].values()):.1e}; "
         f"{report['warm_up_requests']} warm-up requests replayed"
     )
-    if values.keep:
-        for version in saved_model.remove_old(folder, values.keep):
-            log(f"removed version {version}")
-    log(f'exported {path}; try: python -m tfnmt.translate --model={values.output} "..."')
+
+
+def _parity_texts(values: Any, model: RunModel) -> list[str]:
+    from tfnmt.exporting.parity import parity_texts
+
+    tokenizer = Tokenizer(model.tokenizer_model())
+    return parity_texts(model.config, tokenizer, data_folder(values.data_dir))
+
+
+def _write_litert(values: Any, model: RunModel, path: Path) -> None:
+    import_tensorflow()
+    from tfnmt.exporting.litert import publish_litert
+    from tfnmt.exporting.litert_parity import validation_pairs
+
+    card = _card(values, model) | {"quantization": values.quantization or QUANTIZATIONS[0]}
+    pairs = validation_pairs(model.config, data_folder(values.data_dir))
+    report = publish_litert(model, card, _parity_texts(values, model), pairs, path)
+    log(
+        f"parity: {report['identical']} of {report['translations']} translations are those of the "
+        f"run; {(path / LITERT).stat().st_size / 1e6:.1f} MB"
+    )
+    if "bleu_of_run" in report:
+        log(
+            f"validation BLEU on {report['sentences']:,} sentences: {report['bleu_of_export']}, "
+            f"and {report['bleu_of_run']} of the run"
+        )
 
 
 if __name__ == "__main__":

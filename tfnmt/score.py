@@ -1,7 +1,7 @@
 """Score given translations: the probability that a model assigns to them.
 
-    python -m tfnmt.score --model=RUN --input=F.tsv [--output=SCORES]
-    python -m tfnmt.score --model=RUN --input=F.jsonl [--output=SCORES]
+    python -m tfnmt.score --model=RUN_OR_LITERT --input=F.tsv [--output=SCORES]
+    python -m tfnmt.score --model=RUN_OR_LITERT --input=F.jsonl [--output=SCORES]
 
 Reads lines of SOURCE TAB TARGET, or a .jsonl file that translate wrote with --json or --nbest.
 Writes a line of LOG_PROB TAB SCORE TAB TOKENS per translation: the natural logarithm of its
@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from absl import flags
 from pydantic import BaseModel, StrictInt, ValidationError
 
-from tfnmt.cli import run_command
+from tfnmt.cli import define_engine, run_command
 from tfnmt.data.corpora.text_files import check_readable, decompressed_name, read_lines
 from tfnmt.errors import UsageError, UserError
+from tfnmt.exporting.converted import select_engine
 from tfnmt.loading.directions import refuse_several_targets
-from tfnmt.loading.models import find_folder, find_run
+from tfnmt.loading.models import LiteRTExport, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, progress_bar
 from tfnmt.runtime.files import check_outputs, write_lines
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tfnmt.decoding.scorer import Scored, Scorer
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string("model", None, "a run", flag_values=FLAGS)
+flags.DEFINE_string("model", None, "a run or a LiteRT export", flag_values=FLAGS)
 flags.DEFINE_string(
     "input",
     None,
@@ -45,6 +46,7 @@ flags.DEFINE_string("output", None, "the file to write to (default: stdout)", fl
 flags.DEFINE_float(
     "length_penalty", None, "alpha of the length penalty (default: the run's)", 0, flag_values=FLAGS
 )
+define_engine(FLAGS)
 
 
 class Given(NamedTuple):
@@ -75,19 +77,25 @@ def main(values: Any, positional: list[str]) -> None:
     if positional or not (values.model and values.input):
         raise UsageError("--model and --input: both required, without other arguments; see --help")
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
-    model = find_run(find_folder(values.model), changes)
+    model = select_engine(find_model(values.model, changes), values.engine, values.quantization)
     refuse_several_targets(model)
+    if not isinstance(model, RunModel | LiteRTExport):
+        raise UserError(
+            f"{model.name}: a SavedModel; this command needs the run that it was made from, or a "
+            "LiteRT export"
+        )
     path = Path(values.input)
     check_readable(path)
     check_outputs({"--output": values.output}, {"--input": [path], "--model": model.files})
-    translator = model.load_translator()
+    signatures = model.load()
 
     from tfnmt.data.preparation.tokenizer import Tokenizer
     from tfnmt.decoding.scorer import Scorer
 
-    vocab_size = Tokenizer(model.run.tokenizer_model()).vocab_size
+    tokenizer_model = model.tokenizer_model()
+    vocab_size = Tokenizer(tokenizer_model).vocab_size
 
-    scorer = Scorer(translator)
+    scorer = Scorer(signatures, tokenizer_model, model.config.decoding)
     if decompressed_name(path).suffix == ".jsonl":
         scored = _score_ids(scorer, _read_json(path, vocab_size), path)
     else:

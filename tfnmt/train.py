@@ -36,11 +36,15 @@ from tfnmt.runtime.cluster import is_chief, is_distributed
 from tfnmt.runtime.files import check_folder
 from tfnmt.runtime.startup import configure_threads, import_tensorflow
 from tfnmt.training.batch_size import fitting_batch_tokens, limit_memory
+from tfnmt.training.precision import automatic_precision
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector
     from tfnmt.model.transformer import Transformer
     from tfnmt.training.validation import Evaluate
+
+AUTOMATIC_KEYS = ("data.batch_tokens", "training.precision")
+"""Keys whose value may be `auto`. A run keeps the value that was found when it started."""
 
 SAMPLES = 5
 """Validation sentences of a direction that TensorBoard shows."""
@@ -63,8 +67,7 @@ def main(values: Any, positional: list[str]) -> None:
     config = resolve_config(values)
     run = _open_run(values, config)
     if run.has_checkpoint():
-        if config.data.batch_tokens == "auto":
-            config = _with_batch_tokens(config, run.config().data.padded_tokens)
+        config = _with_values_of(run.config(), config)
         run.check_config(config)
     if run.finished and run.config() == config:
         _log_finished(run, config)
@@ -79,8 +82,11 @@ def main(values: Any, positional: list[str]) -> None:
     }
     _log_empty_pairs([*chain(*val.values())])
     limit_memory()
+    if config.training.precision == "auto":
+        config = _with_value(config, "training", "precision", _find_precision())
     if config.data.batch_tokens == "auto":
-        config = _with_batch_tokens(config, _find_batch_tokens(config, prepared))
+        batch_tokens = _find_batch_tokens(config, prepared)
+        config = _with_value(config, "data", "batch_tokens", batch_tokens)
     plan = make_plan(config, prepared)
     configure_threads()
     import_tensorflow()
@@ -142,9 +148,27 @@ def _log_empty_pairs(val: Sequence[Pair]) -> None:
         )
 
 
-def _with_batch_tokens(config: Config, batch_tokens: int) -> Config:
-    data = config.data.model_copy(update={"batch_tokens": batch_tokens})
-    return config.model_copy(update={"data": data})
+def _with_values_of(earlier: Config, config: Config) -> Config:
+    """Replace each value of `auto` with that of an earlier configuration."""
+    for key, value in flatten(config).items():
+        if key in AUTOMATIC_KEYS and value == "auto":
+            section, name = key.split(".")
+            config = _with_value(config, section, name, flatten(earlier)[key])
+    return config
+
+
+def _with_value(config: Config, section: str, key: str, value: Any) -> Config:
+    changed = getattr(config, section).model_copy(update={key: value})
+    return config.model_copy(update={section: changed})
+
+
+def _find_precision() -> str:
+    """Choose the value of training.precision=auto for this machine."""
+    if is_distributed():
+        raise UsageError("training.precision=auto: needs a single host; set the same on all")
+    precision, reason = automatic_precision()
+    log(f"training.precision={precision}: {reason}")
+    return precision
 
 
 def _find_batch_tokens(config: Config, prepared: Prepared) -> int:

@@ -25,12 +25,14 @@ from absl import flags
 from tfnmt.cli import (
     decoding_changes,
     define_decoding,
+    define_engine,
     non_utf8_problems,
     run_command,
 )
 from tfnmt.config import SamplingConfig
 from tfnmt.data.corpora.text_files import check_readable, decode_lines, open_bytes, read_lines
 from tfnmt.errors import UsageError, UserError
+from tfnmt.exporting.converted import ConvertedRun, select_engine
 from tfnmt.loading.directions import bound_language, find_target
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
@@ -84,6 +86,7 @@ flags.DEFINE_float(
 )
 flags.DEFINE_integer("seed", 1, "for --sample: random seed", 0, flag_values=FLAGS)
 define_decoding(FLAGS)
+define_engine(FLAGS)
 
 SAMPLING = ("temperature", "top_k", "top_p")
 
@@ -98,6 +101,7 @@ def main(values: Any, positional: list[str]) -> None:
     _check(values, positional)
     model = find_model(values.model, decoding_changes(values))
     target = find_target(model, values.source, values.target)
+    model = select_engine(model, values.engine, values.quantization)
     _check_model(values, model)
     check_outputs({"--output": values.output}, _inputs(values, positional, model))
     if _is_finished(values, model):
@@ -186,19 +190,21 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
     if values.prefix and isinstance(model, RunModel):
         from tfnmt.data.preparation.tokenizer import Tokenizer
 
-        (prefix,) = Tokenizer(model.run.tokenizer_model()).encode([values.prefix])
+        (prefix,) = Tokenizer(model.tokenizer_model()).encode([values.prefix])
         longest = model.config.decoding.max_translation_length
         if len(prefix) >= longest:
             raise UsageError(
                 f"--prefix: {len(prefix)} tokens, and a translation has at most {longest} with "
                 "EOS; shorten the prefix, or raise --max_length"
             )
+    fix = None
     if isinstance(model, ExportModel):
-        unsupported = [name for name in ("sample", "prefix") if values[name].value]
-        if unsupported:
-            raise UsageError(
-                *(f"--{name}: not supported for exports; pass the run" for name in unsupported)
-            )
+        fix = "for exports; pass the run"
+    elif isinstance(model, ConvertedRun):
+        fix = "by --engine=litert; use --engine=tensorflow"
+    unsupported = [name for name in ("sample", "prefix") if fix and values[name].value]
+    if unsupported:
+        raise UsageError(*(f"--{name}: not supported {fix}" for name in unsupported))
 
 
 def _is_finished(values: Any, model: RunModel | ExportModel) -> bool:
@@ -355,7 +361,9 @@ def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
     keys = ("json", "nbest", "scores", "split_sentences", "sample", "prefix", "seed", *SAMPLING)
     job: dict[str, Any] = {f"--{key}": values[key].value for key in keys}
     job |= {"model": model.name, "step": model.step, "weights": model.weights_id}
-    job |= {"format": FORMAT, "input": values.input}
+    job |= {"format": FORMAT, "input": values.input, "--quantization": values.quantization}
+    if isinstance(model, ConvertedRun):  # earlier versions recorded no engine
+        job |= {"--engine": values.engine}
     if values.input:
         status = Path(values.input).stat()
         job |= {"size of the input": status.st_size, "time of the input": status.st_mtime_ns}

@@ -1,6 +1,7 @@
 """The interface between the application and a model: the signatures of an export."""
 
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +9,17 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
+# CPU_COUNT, and find_version() in in_process.py, repeat code of tfnmt. The application deliberately
+# imports only tfnmt.litert and tfnmt.errors: it must run where only an export is installed.
+CPU_COUNT = len(os.sched_getaffinity(0))
+"""CPUs that this process may use, which can be fewer than the machine has."""
+
 Mode = Literal["beam", "greedy"]
 Columns = Mapping[str, Sequence[str]]
 """Inputs or outputs of a signature by name, one row per text."""
 
-# The names of signatures, their outputs and PADDING_SCORE repeat definitions of tfnmt. The
-# application deliberately does not import tfnmt: these names are the interface of an export.
+# The names of signatures, their outputs and PADDING_SCORE repeat definitions of tfnmt. They are
+# the interface of an export.
 SIGNATURES = ("serving_default", "greedy", "nbest", "align", "attention", "info")
 PADDING_SCORE = -1e9
 """Score of the entries that pad an n-best list of `nbest` to the length of the other lists."""

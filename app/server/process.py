@@ -14,8 +14,9 @@ from types import FrameType
 
 import uvicorn
 
+from app.engines import saved_model
 from app.engines.engine import Engine
-from app.engines.saved_model import SavedModelEngine, configure_threads, find_version
+from app.engines.in_process import InProcessEngine, find_version
 from app.engines.tf_serving import TFServingEngine
 from app.errors import UserError
 from app.models.model import Model
@@ -142,9 +143,9 @@ def _load_models(settings: Settings, metrics: Metrics) -> ModelRegistry:
     engines: list[tuple[str, Engine]] = [
         (name, TFServingEngine(url, settings.deadline)) for name, url in settings.backends
     ]
-    if folders:
-        configure_threads()
-    engines += [(name, SavedModelEngine(path, settings.parallel_streams)) for name, path in folders]
+    if any(saved_model.is_export(path) for _, path in folders):
+        saved_model.configure_threads()
+    engines += [(name, InProcessEngine(path, settings.parallel_streams)) for name, path in folders]
     return ModelRegistry(
         [
             Model(name, engine, settings.max_wait, settings.cache, metrics)

@@ -111,10 +111,10 @@ def _compare(
 
 def _batches(lines: list[str]) -> Iterator[tuple[list[int], Any]]:
     """Yield line numbers and texts in batches of the size that `tfnmt.translate` uses."""
-    from tfnmt.decoding.lines import length_batches, to_string_tensor
+    from tfnmt.decoding.lines import length_batches, to_strings
 
     for numbers in length_batches([len(line) for line in lines]):
-        yield numbers, to_string_tensor([lines[number] for number in numbers])
+        yield numbers, to_strings([lines[number] for number in numbers])
 
 
 def _near_ties(translator: "Translator", lines: list[str]) -> set[int]:

@@ -3,6 +3,9 @@
 import json
 import math
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.saved_model import NICENESS
+from app.engines.in_process import NICENESS
 from tests.system.conftest import wait_until
 from tfnmt.data.corpora.toy import grammar
 
@@ -33,9 +36,17 @@ def proxied_app(start_app: Any, start_stub_server: Any, tiny_export: Path) -> It
         yield running
 
 
-@pytest.fixture(params=["app", "proxied_app"])
+@pytest.fixture(scope="module")
+def litert_app(start_app: Any, tiny_litert: Path) -> Iterator[Any]:
+    """An application with a LiteRT model in its process."""
+    with start_app(f"--model=toy={tiny_litert}", "--cache=0") as running:
+        running.wait(200)
+        yield running
+
+
+@pytest.fixture(params=["app", "proxied_app", "litert_app"])
 def any_app(request: pytest.FixtureRequest) -> Any:
-    """An application with a model in its process, and one with a backend."""
+    """An application with a SavedModel or a LiteRT file in its process, and one with a backend."""
     return request.getfixturevalue(request.param)
 
 
@@ -58,13 +69,33 @@ def test_response_contains_model_and_request_id(any_app: Any) -> None:
     assert body["took_ms"] >= 0
 
 
-def test_engines_give_the_same_translations(app: Any, proxied_app: Any) -> None:
+@pytest.mark.parametrize("other_app", ["proxied_app", "litert_app"])
+def test_engines_give_the_same_translations(
+    app: Any, request: pytest.FixtureRequest, other_app: str
+) -> None:
+    compared = request.getfixturevalue(other_app)
     for mode in ("beam", "greedy"):
         local = app.translate(SENTENCES[:6], mode=mode)
-        remote = proxied_app.translate(SENTENCES[:6], mode=mode)
+        remote = compared.translate(SENTENCES[:6], mode=mode)
         assert [item["text"] for item in local] == [item["text"] for item in remote]
         for one, other in zip(local, remote, strict=True):
             assert math.isclose(one["score"], other["score"], abs_tol=1e-3)
+
+
+def test_app_with_litert_does_not_load_tensorflow(app: Any, litert_app: Any) -> None:
+    litert_app.translate(SENTENCES)
+    mapped = [Path(f"/proc/{each.process.pid}/maps").read_text() for each in (app, litert_app)]
+    assert ["/tensorflow/" in text for text in mapped] == [True, False]
+
+
+def test_app_refuses_a_damaged_litert_file(tiny_litert: Path, tmp_path: Path) -> None:
+    graphs = Path(shutil.copytree(tiny_litert, tmp_path / "1")) / "model.tflite"
+    graphs.write_bytes(graphs.read_bytes()[:1000])
+    command = [sys.executable, "-m", "app", f"--model={tmp_path}", "--port=0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (problem,) = done.stderr.splitlines()
+    assert f"{graphs}: " in problem
 
 
 def test_translation_keeps_line_breaks_and_white_space(any_app: Any) -> None:

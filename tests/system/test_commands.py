@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tfnmt.runs.run import base_folder
+from tfnmt.__main__ import COMMANDS
 
-COMMANDS = tuple(
-    path.stem
-    for path in sorted((base_folder() / "tfnmt").glob("*.py"))
-    if "__main__" in path.read_text(encoding="utf-8")
-)
 UNREACHABLE = "http://127.0.0.1:9/"
 """A mirror without a server."""
 
@@ -40,7 +35,7 @@ def test_help_fits_the_terminal_without_importing_tensorflow(command: str, flag:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"python -m tfnmt.{command}" in done.stdout
-    assert "--model" in done.stdout or "--dataset" in done.stdout
+    assert "Flags:" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 

@@ -35,6 +35,7 @@ OUTPUTS = {
     "how-to/reproduce": "my-en-de.tar.gz",
     "how-to/comet": "test.out",
     "how-to/serve": "export/ctranslate2/en_de/model.bin",
+    "how-to/litert": "export/litert/en_de/1/model.tflite",
     "how-to/quantize": "export/ctranslate2/en_de_int8/model.bin",
     "reference/python-api": "answers.tsv",
 }
@@ -50,7 +51,11 @@ PYTHON = """\
 #!/bin/sh
 case "$2" in
 tfnmt.train | tfnmt.prepare) set -- "$@" {settings} ;;
-tfnmt.translate) set -- "$@" --prefix=Der ;;
+tfnmt.translate)
+    case "$*" in
+    *--model=export/* | *--engine=litert*) ;;
+    *) set -- "$@" --prefix=Der ;;
+    esac ;;
 app) set -- "$@" --port=0 ;;
 esac
 exec "{python}" "$@"

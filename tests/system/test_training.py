@@ -77,14 +77,17 @@ def float_losses(folder: Folder) -> list[float]:
 # --- Several devices ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(("count", "attention"), [(2, "flash"), (4, "standard")])
 def test_several_devices_make_the_20_steps_of_one(
-    start: Start, call: Callable[..., None], tmp_path: Path, count: int
+    start: Start, call: Callable[..., None], tmp_path: Path, count: int, attention: str
 ) -> None:
-    """The run on one device trains in this process, to save a start of TensorFlow."""
+    """The run on one device trains in this process, to save a start of TensorFlow.
+
+    It has standard attention, so the test also compares flash attention.
+    """
     one, several = Folder(tmp_path / "one"), Folder(tmp_path / "several")
     changes = {"training__max_steps": 20, "training__clip_norm": 0.5}
-    process = start(several, count, **changes)
+    process = start(several, count, model__attention=attention, **changes)
     call(train, *arguments(one.run.path, SETTINGS | changes))
     finish(process)
     expected = list(logged_losses(one.run).values())
@@ -192,7 +195,7 @@ def test_finished_run_is_reported_and_a_different_configuration_is_refused(
     errors = finish(start(folder, training__max_steps=3, model__d_ff=16), code=1)
     refusal = errors.splitlines()[-1]
     assert refusal.startswith(f"tfnmt: {folder.run.path}: ")
-    assert " model.d_ff;" in refusal
+    assert "model.d_ff=16: the run was started with 32; " in refusal
     assert "Traceback" not in errors
     assert folder.run.weights().read_bytes() == before
 

@@ -58,6 +58,9 @@ def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None
     run(python, "-m", "tfnmt.train", "--dataset=toy", *settings, **packages)
     assert (tmp_path / "runs" / "toy-en-de" / "summary.json").is_file()
 
+    script = tmp_path / "fresh" / "bin" / "tfnmt"
+    assert "translate" in run(script, "--help", **packages)
+
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     model = tmp_path / "runs" / "toy-en-de"

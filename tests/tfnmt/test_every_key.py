@@ -168,6 +168,10 @@ def trained_weights(config: Config) -> Any:
     return [weight.path for weight in trainer.transformer.trainable_variables]
 
 
+def layer_types(config: Config) -> Any:
+    return [type(layer).__name__ for layer in transformer(config)._flatten_layers()]
+
+
 def compute_dtype(config: Config) -> Any:
     try:
         return make_trainer(config, 272, tf.distribute.get_strategy()).transformer.compute_dtype
@@ -353,6 +357,7 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
             "training.patience": "2",
         },
     ),
+    (layer_types, {}, {"model.attention": "flash"}),
     (compute_dtype, {}, {"training.precision": "mixed_bfloat16"}),
     (evaluated_weights, {}, {"training.ema_decay": "0.5"}),
     (trained_weights, {}, {"training.freeze": "[encoder]"}),

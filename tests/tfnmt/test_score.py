@@ -129,7 +129,7 @@ def test_score_refuses_lines_without_two_columns(
 
 
 def test_score_needs_a_run(call: Call, tiny_export: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"^{tiny_export}: an export; .*run"):
+    with pytest.raises(UserError, match=rf"^{tiny_export / '1'}: a SavedModel; .*run"):
         call(score, f"--model={tiny_export}", f"--input={tsv(tmp_path / 'in', PAIRS)}")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
 from tests.conftest import TINY, settings
@@ -82,7 +83,7 @@ def test_finished_run_reports_how_to_continue(
 
 
 def test_run_is_not_resumed_with_a_different_model(copied_run: Run, train_toy: Train) -> None:
-    with pytest.raises(UserError, match=rf"{copied_run.path}: .* model\.d_ff;"):
+    with pytest.raises(UserError, match=rf"{copied_run.path}: model\.d_ff=16: .* with 32; "):
         train_toy(model__d_ff=16)
     assert copied_run.finished
 
@@ -273,8 +274,24 @@ def test_automatic_batch_size_is_refused_for_several_hosts(
 ) -> None:
     hosts = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(hosts))
-    with pytest.raises(UsageError, match=r"data\.batch_tokens=auto: "):
-        train_toy(data__batch_tokens="auto")
+    for key in ("data.batch_tokens", "training.precision"):
+        with pytest.raises(UsageError, match=rf"{key}=auto: "):
+            train_toy(**{key.replace(".", "__"): "auto"})
+
+
+def test_automatic_precision_is_kept_when_the_run_is_resumed(
+    train_toy: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(train, "automatic_precision", lambda: ("mixed_bfloat16", "of a test"))
+    try:
+        run = train_toy(training__precision="auto", training__max_steps=1)
+        assert run.config().training.precision == "mixed_bfloat16"
+        assert "training.precision=mixed_bfloat16: of a test\n" in capsys.readouterr().err
+        monkeypatch.setattr(train, "automatic_precision", lambda: ("float32", "of a test"))
+        train_toy(training__precision="auto", training__max_steps=2)
+        assert run.config().training.precision == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
 
 
 # --- Several directions ---------------------------------------------------------------------------

@@ -78,7 +78,8 @@ def compiled_search(searcher: Searcher) -> CompiledSearch:
     output = output_projection(searcher.transformer)
 
     def search(source: Tensor) -> Hypotheses:
-        return searcher.static_beam(source, output)
+        steps = searcher.max_length(tf.shape(source)[1])
+        return searcher.static_beam(source, output, steps)
 
     graph: CompiledSearch = tf.function(search, jit_compile=True, autograph=False)
     return graph

@@ -14,19 +14,20 @@ from functools import partial
 from itertools import accumulate, count, islice, pairwise
 from queue import Empty, Queue
 from threading import Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencex
-import tensorflow as tf
 
 from tfnmt.data.preparation.tokenizer import PAD
 from tfnmt.decoding.warnings import ForcedDecoding, find_warnings
-from tfnmt.model.layers import Tensor
 from tfnmt.runtime.startup import PARALLEL_STREAMS
 
-Signature = Callable[..., dict[str, Tensor]]
-"""A graph that maps text [B], and further inputs, to tensors with B rows."""
+Signature = Callable[..., Mapping[str, Any]]
+"""Maps arrays to arrays or tensors: text [B], and further inputs, to outputs with B rows.
+
+It is a graph of TensorFlow, or a function that runs graphs of LiteRT. This module needs neither.
+"""
 
 Signatures = Mapping[str, Signature]
 """The graphs of a model by name, the same for a run and for its export."""
@@ -76,7 +77,7 @@ def best_translations(translate: Signature) -> BatchTranslator:
 
     def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
         outputs = translate(text=_texts(segments))
-        columns = (outputs[name].numpy() for name in ("translation", "score", "truncated"))
+        columns = (np.asarray(outputs[name]) for name in ("translation", "score", "truncated"))
         return [
             Translation((Hypothesis(single_line(text.decode()), float(score)),), bool(truncated))
             for text, score, truncated in zip(*columns, strict=True)
@@ -102,7 +103,7 @@ def found_translations(signatures: Signatures, search: Signature) -> BatchTransl
         return [
             Translation((_found_hypothesis(*hypothesis),), bool(truncated))
             for *hypothesis, truncated in zip(
-                *(outputs[name].numpy() for name in names), strict=True
+                *(np.asarray(outputs[name]) for name in names), strict=True
             )
         ]
 
@@ -122,8 +123,7 @@ def sampled_translations(
             np.random.default_rng((seed, *segment.position)).random(max_length, "f4")
             for segment in segments
         ]
-        random_numbers = tf.constant(np.stack(numbers))
-        search = partial(sample, random_numbers=random_numbers)
+        search = partial(sample, random_numbers=np.stack(numbers))
         return found_translations(signatures, search)(segments)
 
     return translate_batch
@@ -138,7 +138,7 @@ def nbest_translations(signatures: Signatures, size: int) -> BatchTranslator:
         translations = [
             Translation(_found_hypotheses(*hypotheses)[:size], bool(truncated))
             for *hypotheses, truncated in zip(
-                *(outputs[name].numpy() for name in names), strict=True
+                *(np.asarray(outputs[name]) for name in names), strict=True
             )
         ]
         return force_decode(signatures, segments, translations)
@@ -181,15 +181,15 @@ def force_decode(
 def _force_decode_pairs(
     signatures: Signatures, sources: list[str], hypotheses: list[Hypothesis]
 ) -> list[ForcedDecoding]:
-    text = to_string_tensor(sources)
+    text = to_strings(sources)
     ids = [hypothesis.tokens for hypothesis in hypotheses if hypothesis.tokens is not None]
     if len(ids) == len(hypotheses):
         source = signatures["tokenize"](text=text)["tokens"]
-        outputs = signatures["align_tokens"](tokens=source, target=to_id_tensor(ids))
+        outputs = signatures["align_tokens"](tokens=source, target=to_ids(ids))
     else:
-        translation = to_string_tensor([hypothesis.text for hypothesis in hypotheses])
+        translation = to_strings([hypothesis.text for hypothesis in hypotheses])
         outputs = signatures["align"](text=text, translation=translation)
-    values = {name: value.numpy() for name, value in outputs.items()}
+    values = {name: np.asarray(value) for name, value in outputs.items()}
     lengths = zip(values["source_length"], values["target_length"], strict=True)
     return [
         ForcedDecoding(
@@ -218,21 +218,21 @@ def _found_hypothesis(text: bytes, score: np.floating, tokens: np.ndarray) -> Hy
     return Hypothesis(single_line(text.decode()), float(score), ids)
 
 
-def _texts(segments: Sequence[Segment]) -> Tensor:
-    return to_string_tensor([segment.text for segment in segments])
+def _texts(segments: Sequence[Segment]) -> np.ndarray:
+    return to_strings([segment.text for segment in segments])
 
 
-def to_string_tensor(texts: list[str]) -> Tensor:
-    """Convert strings to a tensor, [B]. An unpaired surrogate becomes a question mark."""
-    return tf.constant([text.encode(errors="replace") for text in texts], tf.string)
+def to_strings(texts: Sequence[str]) -> np.ndarray:
+    """Convert strings to UTF-8, [B]. An unpaired surrogate becomes a question mark."""
+    return np.array([text.encode(errors="replace") for text in texts], object)
 
 
-def to_id_tensor(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Convert token ids to a tensor [B, T], padded, with at least one column."""
+def to_ids(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Convert token ids to an array [B, T], padded, with at least one column."""
     padded = np.full((len(rows), max(map(len, rows), default=0) or 1), PAD, np.int32)
     for row, ids in zip(padded, rows, strict=True):
         row[: len(ids)] = ids
-    return tf.constant(padded)
+    return padded
 
 
 def single_line(text: str) -> str:

@@ -4,14 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-import tensorflow as tf
+import numpy as np
 
-from tfnmt.decoding.inspector import TARGET, TRANSLATION, token_log_probs
-from tfnmt.decoding.lines import WINDOW, length_batches, single_line, to_id_tensor, to_string_tensor
-from tfnmt.decoding.search import length_penalty
-from tfnmt.decoding.text import TEXT, Source
-from tfnmt.decoding.translator import Translator
-from tfnmt.model.layers import Tensor
+from tfnmt.config import DecodingConfig
+from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
+from tfnmt.decoding.lines import (
+    WINDOW,
+    Signatures,
+    length_batches,
+    single_line,
+    to_ids,
+    to_strings,
+)
 
 Ids = Sequence[int]
 Target = TypeVar("Target", str, Ids)
@@ -27,6 +31,13 @@ class Scored(NamedTuple):
     truncated: bool  # whether a side was longer than the model reads
 
 
+class Encoded(NamedTuple):
+    """The ids of a translation."""
+
+    ids: Ids
+    truncated: bool
+
+
 class Scorer:
     """Scores any number of translations, given as texts or as token ids.
 
@@ -34,31 +45,31 @@ class Scorer:
     tokens than those of the tokenizer, and then it gets another score.
     """
 
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
-        self._tokenize = tf.function(
-            self._tokenize_target, input_signature=[TRANSLATION], autograph=False
-        )
-        self._graph = tf.function(self._score, input_signature=[TEXT, TARGET], autograph=False)
+    def __init__(
+        self, signatures: Signatures, tokenizer_model: bytes, decoding: DecodingConfig
+    ) -> None:
+        """Create a scorer.
+
+        Args:
+            signatures: The graphs of the model.
+            tokenizer_model: The content of its SentencePiece model file.
+            decoding: The limits and the length penalty.
+        """
+        self._tokenize = signatures["tokenize"]
+        self._log_probs = signatures.get("token_log_probs", signatures["align_tokens"])
+        self._tokenizer = Tokenizer(tokenizer_model)
+        self._decoding = decoding
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Scored]:
         """Score (source, target) texts, in order."""
-
-        def tokenize(targets: list[str]) -> Source:
-            return Source(*self._tokenize(to_string_tensor(targets)))
-
-        return self._score_all(pairs, tokenize)
+        return self._score_all(pairs, self._encode)
 
     def score_ids(self, pairs: Iterable[tuple[str, Ids]]) -> Iterator[Scored]:
         """Score (source, token ids) pairs, in order. Ids are never truncated."""
-
-        def pad(targets: list[Ids]) -> Source:
-            return Source(to_id_tensor(targets), tf.zeros([len(targets)], tf.bool))
-
-        return self._score_all(pairs, pad)
+        return self._score_all(pairs, lambda targets: [Encoded(ids, False) for ids in targets])
 
     def _score_all(
-        self, pairs: Iterable[tuple[str, Target]], encode: Callable[[list[Target]], Source]
+        self, pairs: Iterable[tuple[str, Target]], encode: Callable[[list[Target]], list[Encoded]]
     ) -> Iterator[Scored]:
         pairs = iter(pairs)
         while window := list(islice(pairs, WINDOW)):
@@ -68,28 +79,22 @@ class Scorer:
                 scored |= zip(rows, self._score_batch(sources, encode(list(targets))), strict=True)
             yield from (scored[row] for row in range(len(window)))
 
-    def _score_batch(self, sources: Sequence[str], target: Source) -> Iterator[Scored]:
-        outputs = self._graph(to_string_tensor(list(sources)), target.tokens)
-        outputs["truncated"] |= target.truncated
-        columns = (outputs[name].numpy().tolist() for name in Scored._fields)
-        for log_prob, score, tokens, text, truncated in zip(*columns, strict=True):
-            yield Scored(log_prob, score, tokens, single_line(text.decode()), truncated)
+    def _score_batch(self, texts: Sequence[str], targets: list[Encoded]) -> Iterator[Scored]:
+        source = self._tokenize(text=to_strings(texts))
+        target = to_ids([each.ids for each in targets])
+        outputs = self._log_probs(tokens=source["tokens"], target=target)
+        log_probs = np.asarray(outputs["token_log_probs"]).sum(axis=1)
+        tokens = np.count_nonzero(target, axis=1)
+        with np.errstate(over="ignore"):  # the penalty may be infinite
+            scores = log_probs / ((5 + tokens) / 6) ** self._decoding.length_penalty
+        decoded = self._tokenizer.decode([[i for i in each.ids if i > EOS] for each in targets])
+        truncated = np.asarray(source["truncated"]) | [each.truncated for each in targets]
+        columns = (log_probs.tolist(), scores.tolist(), tokens.tolist(), truncated.tolist())
+        for log_prob, score, length, cut, text in zip(*columns, decoded, strict=True):
+            yield Scored(log_prob, score, length, single_line(text), cut)
 
-    def _tokenize_target(self, translation: Tensor) -> Source:
-        codec, decoding = self.translator.codec, self.translator.decoding
-        return codec.truncate(translation, decoding.max_translation_length)
-
-    def _score(self, text: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Return the fields of `Scored`, [B] each, for texts [B] and ids [B, T]."""
-        codec, decoding = self.translator.codec, self.translator.decoding
-        source = codec.encode(text)
-        log_probs = token_log_probs(self.translator.transformer, source.tokens, target)
-        log_prob = tf.reduce_sum(log_probs, axis=1)
-        tokens = tf.math.count_nonzero(target, axis=1, dtype=tf.int32)
-        return {
-            "log_prob": log_prob,
-            "score": log_prob / length_penalty(tokens, decoding.length_penalty),
-            "tokens": tokens,
-            "text": codec.decode(target),
-            "truncated": source.truncated,
-        }
+    def _encode(self, texts: list[str]) -> list[Encoded]:
+        """Encode translations, truncated to the limit of a search."""
+        room = self._decoding.max_translation_length - 1  # for EOS
+        encoded = self._tokenizer.encode(texts)
+        return [Encoded([*ids[:room], EOS], len(ids) > room) for ids in encoded]

@@ -34,6 +34,7 @@ class Hypotheses(NamedTuple):
 
     tokens: Tensor  # [B, n, T] ids; ends with EOS unless truncated by the limit; padded with 0
     scores: Tensor  # [B, n] log probability divided by the length penalty
+    complete: Tensor  # [B] whether more steps would leave them unchanged
 
 
 class SearchParameters(NamedTuple):
@@ -45,7 +46,7 @@ class SearchParameters(NamedTuple):
     length_penalty: float  # alpha
     num_hypotheses: int | Tensor = 1  # this many per row do not depend on when the search stops
     constraints: tuple[Constraint, ...] = ()
-    steps: Tensor | None = None  # T, if it must not depend on the limits
+    steps: Tensor | None = None  # T, if it must not depend on the limits; the search ends there
 
     def max_steps(self, limits: Tensor) -> Tensor:
         """Return T, a scalar: `steps` if given, otherwise the largest limit, at least 1."""
@@ -186,10 +187,15 @@ def _search_single(
         done=limits < 1,
         cache=cache,
     )
-    end = _loop(lambda *s: ~tf.reduce_all(SingleState(*s).done), body, start)
+
+    def running(*values: Any) -> Tensor:
+        state = SingleState(*values)
+        return ~tf.reduce_all(state.done) & (state.position < max_steps)
+
+    end = _loop(running, body, start)
     lengths = tf.math.count_nonzero(end.tokens, axis=-1, dtype=tf.int32)
     scores = end.log_probs / length_penalty(lengths, parameters.length_penalty)
-    return Hypotheses(end.tokens[:, None], scores[:, None])
+    return Hypotheses(end.tokens[:, None], scores[:, None], end.done)
 
 
 # --- Beam search ----------------------------------------------------------------------------------
@@ -204,12 +210,19 @@ class Live(NamedTuple):
     parents: Tensor  # [B, K] the hypothesis of the previous step that each one continues
 
 
+class Finished(NamedTuple):
+    """The finished hypotheses, best first."""
+
+    tokens: Tensor  # [B, K, T]
+    scores: Tensor  # [B, K]; -inf for an empty place
+
+
 class BeamState(NamedTuple):
     """Loop state of `beam_search`. Unfinished and finished hypotheses are stored separately."""
 
     position: Tensor  # []
     live: Live
-    finished: Hypotheses  # [B, K, T] and [B, K], best first; score -inf for an empty place
+    finished: Finished
     cache: Cache
 
 
@@ -255,25 +268,35 @@ def beam_search(
         live = live._replace(log_probs=tf.where(in_limit[:, None], live.log_probs, -float("inf")))
         return BeamState(position + 1, live, finished, cache)
 
-    def can_improve(*values: Any) -> Tensor:
-        return tf.reduce_any(_can_improve(BeamState(*values), limits, parameters))
+    start = _start(cache, limits, parameters)
+    max_steps = tf.shape(start.live.tokens)[2]
 
-    return _loop(can_improve, body, _start(cache, limits, parameters)).finished
+    def running(*values: Any) -> Tensor:
+        state = BeamState(*values)
+        improving = tf.reduce_any(_can_improve(state, limits, parameters))
+        return improving & (state.position < max_steps)
+
+    end = _loop(running, body, start)
+    complete = ~_can_improve(end, limits, parameters)
+    return Hypotheses(end.finished.tokens, end.finished.scores, complete)
 
 
 def _start(cache: Cache, limits: Tensor, parameters: SearchParameters) -> BeamState:
-    """Return one empty live hypothesis per row. The other places have probability 0."""
+    """Return one empty live hypothesis per row, and none for a row with a limit of 0.
+
+    The other places have probability 0.
+    """
     rows, beams = tf.shape(limits)[0], parameters.beam_size
-    only_first = tf.where(tf.range(beams) == 0, 0.0, -float("inf"))
+    exists = (tf.range(beams) == 0) & (limits[:, None] > 0)  # [B, K]
     tokens = tf.zeros([rows, beams, parameters.max_steps(limits)], tf.int32)
     live = Live(
         tokens=tokens,
         last=tf.fill([rows, beams], parameters.bos),
-        log_probs=tf.tile(only_first[None], [rows, 1]),
+        log_probs=tf.where(exists, 0.0, -float("inf")),
         parents=tf.zeros([rows, beams], tf.int32),
     )
     none = tf.fill([rows, beams], -float("inf"))
-    return BeamState(tf.constant(0), live, Hypotheses(tokens, none), cache)
+    return BeamState(tf.constant(0), live, Finished(tokens, none), cache)
 
 
 def _candidates(
@@ -317,7 +340,7 @@ def _keep_finished(
     state: BeamState,
     limits: Tensor,
     parameters: SearchParameters,
-) -> Hypotheses:
+) -> Finished:
     """Return the K best finished hypotheses: the earlier ones and those that end here.
 
     EOS ends a hypothesis only among the first K candidates. A beam of 1 is then exactly greedy
@@ -334,7 +357,7 @@ def _keep_finished(
     best, where = tf.math.top_k(tf.concat([scores, here], axis=1), parameters.beam_size)
     ending = _extend(state.live.tokens, parents, token, state.position)
     tokens = tf.concat([finished.tokens, ending, live.tokens], axis=1)  # [B, 3K, T]
-    return Hypotheses(tf.gather(tokens, where, batch_dims=1), best)
+    return Finished(tf.gather(tokens, where, batch_dims=1), best)
 
 
 def _can_improve(state: BeamState, limits: Tensor, parameters: SearchParameters) -> Tensor:

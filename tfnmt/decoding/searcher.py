@@ -6,7 +6,7 @@ vocabulary, V' the vocabulary padded to a size that `top_k` can search fast.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -32,6 +32,13 @@ from tfnmt.decoding.search import (
 from tfnmt.model.cache import DYNAMIC_CACHE, CacheLayout, StaticCache
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
+
+
+class Projection(Protocol):
+    """The product of hidden states with the output embedding."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Project hidden states [B, T, D] to logits [B, T, V'] in float32."""
 
 
 class OutputProjection(NamedTuple):
@@ -95,31 +102,40 @@ class Searcher:
         """
         search = self._search
         step, cache = self._start(source, self.decoding.beam_size)
-        return search(step, cache, self._limits(source), self._parameters(count))
+        return search(step, cache, self.limits(source), self._parameters(count))
 
-    def static_beam(self, source: Tensor, output: OutputProjection) -> Hypotheses:
-        """Search as `beam` does, with shapes that depend on the shape of the sources only.
+    def static_beam(
+        self, source: Tensor, output: Projection, steps: Tensor, count: Tensor | int = 1
+    ) -> Hypotheses:
+        """Search as `beam` does, with static shapes and at most `steps` steps.
 
-        Compilers need static shapes. Without a compiler this is slower than `beam`: each step
+        Compilers and LiteRT need static shapes. Without them this is slower than `beam`: each step
         attends to the whole preallocated cache.
 
         Args:
             source: [B, S] ids.
             output: The output projection of the transformer.
+            steps: Scalar T, the tokens that a hypothesis has room for.
+            count: The number of hypotheses per row that do not depend on when the search stops.
 
         Returns:
             K hypotheses per row.
         """
         search, beams = self._search, self.decoding.beam_size
-        max_steps = self._max_length(tf.shape(source)[1])
-        step, cache = self._start(source, beams, StaticCache(max_steps), output)
-        parameters = self._parameters()._replace(steps=max_steps)
-        return search(step, cache, self._limits(source), parameters)
+        step, cache = self._start(source, beams, StaticCache(steps), output)
+        parameters = self._parameters(count)._replace(steps=steps)
+        return search(step, cache, self.limits(source), parameters)
+
+    def static_greedy(self, source: Tensor, output: Projection, steps: Tensor) -> Hypotheses:
+        """Search as `greedy` does, with static shapes and at most `steps` steps."""
+        step, cache = self._start(source, 1, StaticCache(steps), output)
+        parameters = self._parameters()._replace(steps=steps)
+        return greedy_search(step, cache, self.limits(source), parameters)
 
     def greedy(self, source: Tensor) -> Hypotheses:
         """Take the most probable token at each step: one hypothesis per row of [B, S]."""
         step, cache = self._start(source, beams=1)
-        return greedy_search(step, cache, self._limits(source), self._parameters())
+        return greedy_search(step, cache, self.limits(source), self._parameters())
 
     def sample(
         self, source: Tensor, sampling: SamplingConfig, random_numbers: Tensor
@@ -127,7 +143,21 @@ class Searcher:
         """Sample one hypothesis per row of [B, S], with random numbers [B, T] from [0, 1)."""
         step, cache = self._start(source, beams=1)
         parameters = self._parameters()
-        return sample(step, cache, self._limits(source), parameters, sampling, random_numbers)
+        return sample(step, cache, self.limits(source), parameters, sampling, random_numbers)
+
+    def limits(self, source: Tensor) -> Tensor:
+        """Return the maximum length of each translation, [B], with EOS; 0 for an empty source."""
+        lengths = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
+        return tf.where(lengths > 1, self.max_length(lengths), 0)
+
+    def max_length(self, length: Tensor) -> Tensor:
+        """Return the maximum translation length for source lengths; both include EOS.
+
+        The prefix, the minimum length and EOS always fit.
+        """
+        decoding = self.decoding
+        most = decoding.max_length or length + decoding.max_extra_length
+        return tf.maximum(most, max(len(self.prefix), decoding.min_length) + 1)
 
     @property
     def _search(self) -> Callable[[Step, Cache, Tensor, SearchParameters], Hypotheses]:
@@ -138,7 +168,7 @@ class Searcher:
         source: Tensor,
         beams: int,
         layout: CacheLayout = DYNAMIC_CACHE,
-        output: OutputProjection | None = None,
+        output: Projection | None = None,
     ) -> tuple[Step, Cache]:
         """Encode sources [B, S]; return the step function and the cache of its first step."""
         output = output or output_projection(self.transformer)
@@ -172,20 +202,6 @@ class Searcher:
         if self.prefix:
             constraints.append(forced_prefix(tf.constant([self.prefix])))
         return constraints
-
-    def _limits(self, source: Tensor) -> Tensor:
-        """Return the maximum length of each translation, [B], with EOS; 0 for an empty source."""
-        lengths = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
-        return tf.where(lengths > 1, self._max_length(lengths), 0)
-
-    def _max_length(self, length: Tensor) -> Tensor:
-        """Return the maximum translation length for source lengths; both include EOS.
-
-        The prefix, the minimum length and EOS always fit.
-        """
-        decoding = self.decoding
-        most = decoding.max_length or length + decoding.max_extra_length
-        return tf.maximum(most, max(len(self.prefix), decoding.min_length) + 1)
 
 
 def best_hypothesis(found: Hypotheses) -> dict[str, Tensor]:
@@ -250,7 +266,8 @@ def _concatenate(short: Hypotheses, long: Hypotheses, original: Tensor) -> Hypot
     longest = tf.maximum(tf.shape(short.tokens)[2], tf.shape(long.tokens)[2])
     tokens = tf.concat([_pad(half.tokens, longest) for half in (short, long)], axis=0)
     scores = tf.concat([short.scores, long.scores], axis=0)  # [B, K]
-    return Hypotheses(tf.gather(tokens, original), tf.gather(scores, original))
+    complete = tf.concat([short.complete, long.complete], axis=0)  # [B]
+    return Hypotheses(*(tf.gather(each, original) for each in (tokens, scores, complete)))
 
 
 def _pad(tokens: Tensor, length: Tensor) -> Tensor:

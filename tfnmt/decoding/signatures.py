@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfnmt.decoding.inspector import Inspector
+from tfnmt.decoding.inspector import TARGET, Inspector, token_log_probs
 from tfnmt.decoding.lines import Signature, Signatures
+from tfnmt.decoding.text import TOKENS
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.layers import Tensor
+from tfnmt.model.transformer import Transformer
 
 TEXT_INPUTS = {"text", "translation"}
 """Inputs that take strings."""
@@ -89,3 +91,12 @@ def with_target(graphs: Signatures, target: str | None) -> Signatures:
     return {
         name: bind(graph) if name in SOURCE_SIGNATURES else graph for name, graph in graphs.items()
     }
+
+
+def scoring_graph(transformer: Transformer) -> Signature:
+    """Return a graph that is `align_tokens` without attention, which takes memory."""
+
+    def log_probs(tokens: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"token_log_probs": token_log_probs(transformer, tokens, target)}
+
+    return tf.function(log_probs, input_signature=[TOKENS, TARGET], autograph=False)

@@ -29,9 +29,6 @@ Spec = Any
 Layer = Any
 Variable = Any
 
-QUANTIZATIONS = ("float32", "float16", "int8")
-"""Types of the stored weights. int8 stores only matrices as int8, the rest as float32."""
-
 MIN_POSITIONS = 1024
 """Least number of position encodings. CTranslate2 reads sources of this length by default."""
 
@@ -93,7 +90,7 @@ def export_ctranslate2(
         tokenizer_model: The content of its SentencePiece model file.
         card: The model card.
         folder: The folder to write. It must be empty or not exist.
-        quantization: One of QUANTIZATIONS.
+        quantization: One of `tfnmt.exporting.QUANTIZATIONS`.
 
     Returns:
         The folder.

@@ -11,12 +11,11 @@ import tensorflow as tf
 from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.text import TEXT
 from tfnmt.decoding.translator import Translator
-from tfnmt.errors import UsageError
 from tfnmt.exporting import answer_calls, replay_warmup
 from tfnmt.exporting.parity import check_parity, clean_process, make_calls
 from tfnmt.exporting.warmup import check_warmup, write_warmup
-from tfnmt.loading.models import CARD, versions_in
-from tfnmt.runtime.files import atomic_path, remove_folder
+from tfnmt.loading.models import CARD
+from tfnmt.runtime.files import atomic_path
 
 PARITY = Path("assets.extra") / "parity.json"
 """The parity report inside an export."""
@@ -81,42 +80,6 @@ def publish(
             moved.rename(temporary)
         _write_json(temporary / PARITY, report)
     return report
-
-
-def next_version(folder: Path) -> int:
-    """Return the number after the highest one in a model base path.
-
-    Every decimal name counts, even if it is not a version of an export.
-    """
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return max((int(name) for name in names if name.isdecimal()), default=0) + 1
-
-
-def check_free(path: Path) -> None:
-    """Raise a UsageError if a version exists. A server may be reading it."""
-    if path.exists():
-        raise UsageError(f"--version={path.name}: {path} already exists; choose another number")
-
-
-def check_kept(path: Path, keep: int) -> None:
-    """Raise a UsageError if `remove_old` would remove the new version.
-
-    It keeps the highest versions, whichever are the newest.
-    """
-    higher = [version for version in versions_in(path.parent) if version > int(path.name)]
-    if len(higher) >= keep:
-        raise UsageError(
-            f"--keep={keep}: would remove the new version {path.name}, because version "
-            f"{higher[-1]} is higher; use a higher --version or omit it"
-        )
-
-
-def remove_old(folder: Path, keep: int) -> list[int]:
-    """Remove all versions except the `keep` highest ones; return the removed numbers."""
-    old = versions_in(folder)[:-keep]
-    for version in old:
-        remove_folder(folder / str(version))  # a server never sees an incomplete version
-    return old
 
 
 def _save(translator: Translator, traced: dict[str, Any], folder: Path) -> None:

@@ -20,7 +20,8 @@ from tfnmt.runs.checkpoints import (
     report_missing,
 )
 from tfnmt.runs.run import Run, base_folder, newest_finished_run
-from tfnmt.runtime.startup import import_tensorflow, silence_stderr
+from tfnmt.runtime.files import parse_json
+from tfnmt.runtime.startup import PARALLEL_STREAMS, import_tensorflow, silence_stderr
 
 if TYPE_CHECKING:
     from tfnmt.decoding.lines import Signatures
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 
 SAVED_MODEL = "saved_model.pb"
 CARD = Path("assets.extra") / "model_card.json"
-"""The model card in an export. TensorFlow Serving ignores the folder assets.extra."""
+"""The model card in a SavedModel. TensorFlow Serving ignores the folder assets.extra."""
+
+LITERT = "model.tflite"
+"""The file of a LiteRT export. Its model card is next to it."""
+
+TOKENIZER = "tokenizer.model"
+"""The SentencePiece model in a run and in a LiteRT export."""
 
 RUN_FILES = (
     "config.yaml",
-    "tokenizer.model",
+    TOKENIZER,
     "prepared",
     "validations.jsonl",
     "evaluations.jsonl",
@@ -96,7 +103,7 @@ class RunModel:
         return not (self.run.path / CARD.name).is_file()
 
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
-        """Return the signatures of an export, and two more searches: `sample` and `single`.
+        """Return the signatures of an export, and `sample`, `single` and `token_log_probs`.
 
         Args:
             prefix: Text that every translation begins with.
@@ -107,11 +114,14 @@ class RunModel:
         """
         translator = self.load_translator(prefix)
         from tfnmt.decoding.compiled import SingleSentenceSearch
-        from tfnmt.decoding.signatures import signatures
+        from tfnmt.decoding.signatures import scoring_graph, signatures
 
-        sampler = translator.sampler(sampling or SamplingConfig())
-        single = SingleSentenceSearch(translator).search
-        return {**signatures(translator), "sample": sampler, "single": single}
+        return {
+            **signatures(translator),
+            "sample": translator.sampler(sampling or SamplingConfig()),
+            "single": SingleSentenceSearch(translator).search,
+            "token_log_probs": scoring_graph(translator.transformer),
+        }
 
     def load_translator(self, prefix: str = "") -> "Translator":
         """Return the Translator of the run.
@@ -125,15 +135,19 @@ class RunModel:
         import_tensorflow()
         from tfnmt.decoding.translator import load_translator
 
-        tokenizer_model = self.run.tokenizer_model()
+        tokenizer_model = self.tokenizer_model()
         check_weights(self.weights)
         with report_missing(self.weights):
             return load_translator(self.weights, self.config, tokenizer_model, prefix)
 
+    def tokenizer_model(self) -> bytes:
+        """Return the content of the SentencePiece model file."""
+        return self.run.tokenizer_model()
+
 
 @dataclass(frozen=True)
 class ExportModel:
-    """One version of an export."""
+    """One version of an export as a SavedModel."""
 
     path: Path
     card: dict[str, Any]
@@ -201,6 +215,43 @@ class ExportModel:
         return signatures
 
 
+class LiteRTExport(ExportModel):
+    """One version of an export as a LiteRT file, which needs no TensorFlow."""
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The checkpoint for evaluations, and what LiteRT computes with."""
+        return super().origin | litert_origin(str(self.card.get("quantization")))
+
+    def tokenizer_model(self) -> bytes:
+        """Return the content of the SentencePiece model file."""
+        try:
+            return (self.path / TOKENIZER).read_bytes()
+        except OSError as error:
+            problem = f"{self.path / TOKENIZER}: {error.strerror}; export the run again"
+            raise UserError(problem) from error
+
+    def load(self) -> "Signatures":
+        """Return the signatures of the LiteRT file, those of a SavedModel.
+
+        Raises:
+            UserError: A file is missing or damaged, or ai-edge-litert is not installed.
+        """
+        try:
+            from tfnmt.litert.model import LiteRTModel
+        except ImportError as error:
+            raise UserError(
+                f"{self.path}: needs {error.name}; install ai-edge-litert and sentencepiece"
+            ) from error
+        with silence_stderr():  # LiteRT logs its kernels
+            return LiteRTModel(self.path, PARALLEL_STREAMS).signatures
+
+
+def litert_origin(quantization: str) -> dict[str, Any]:
+    """Return what the evaluation of a model records that LiteRT translates with."""
+    return {"engine": "litert", "quantization": quantization}
+
+
 def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportModel:
     """Return the model with this name.
 
@@ -231,7 +282,8 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
         given = {key.replace("max_extra_length", "max_length") for key in changes}
         problem = "fixed in an export; pass the run folder instead"
         raise UsageError(*(f"--{name}: {problem}" for name in sorted(given)))
-    return ExportModel(version, _read_card(version))
+    kind = LiteRTExport if (version / LITERT).is_file() else ExportModel
+    return kind(version, _read_card(version))
 
 
 def find_folder(model: str) -> Path:
@@ -280,10 +332,10 @@ def find_run(path: Path, changes: dict[str, Any] | None = None) -> RunModel:
 
 
 def find_version(path: Path) -> Path | None:
-    """Return the folder of a SavedModel: `path`, or its highest version; None if not an export."""
+    """Return the folder of an export: `path`, or its highest version; None if not an export."""
     if not os.path.isdir(path):
         return None
-    if (path / SAVED_MODEL).is_file():
+    if _is_export(path):
         return path
     versions = versions_in(path)
     return path / str(versions[-1]) if versions else None
@@ -291,17 +343,24 @@ def find_version(path: Path) -> Path | None:
 
 def versions_in(folder: Path) -> list[int]:
     """Return the version numbers in a folder, in ascending order. Ignores names such as 007."""
-    names = [file.parent.name for file in folder.glob(f"*/{SAVED_MODEL}")]
-    return sorted(int(name) for name in names if name.isdecimal() and str(int(name)) == name)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(
+        int(name)
+        for name in names
+        if name.isdecimal() and str(int(name)) == name and _is_export(folder / name)
+    )
+
+
+def _is_export(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (SAVED_MODEL, LITERT))
 
 
 def _read_card(version: Path) -> dict[str, Any]:
+    path = version / (CARD.name if (version / LITERT).is_file() else CARD)
     try:
-        card: dict[str, Any] = json.loads((version / CARD).read_text(encoding="utf-8"))
+        card: dict[str, Any] = parse_json(path.read_bytes())
         build_config(card["config"])
         int(card["step"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(
-            f"{version / CARD}: missing or invalid model card; export the run again"
-        ) from error
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, UserError) as error:
+        raise UserError(f"{path}: missing or invalid model card; export the run again") from error
     return card

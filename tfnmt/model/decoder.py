@@ -61,7 +61,7 @@ class DecoderLayer(keras.layers.Layer):
 
     Call arguments:
         x: [B, T, D].
-        mask: [1, 1, T, T], the causal mask.
+        mask: [1, 1, T, T], the causal mask. None in training with flash attention.
         cross: Keys and values of the encoder output, [B, H, S, D/H] each.
         memory_mask: [B, 1, 1, S], True at real source tokens.
         seed: [2], the dropout seed. None turns dropout off.
@@ -91,7 +91,7 @@ class DecoderLayer(keras.layers.Layer):
     def call(
         self,
         x: Tensor,
-        mask: Tensor,
+        mask: Tensor | None,
         cross: KeysValues,
         memory_mask: Tensor,
         seed: Tensor | None = None,
@@ -142,7 +142,7 @@ class DecoderLayer(keras.layers.Layer):
         )
         return self_weights, cross_weights
 
-    def _self_attention(self, x: Tensor, mask: Tensor, seed: Tensor | None) -> Tensor:
+    def _self_attention(self, x: Tensor, mask: Tensor | None, seed: Tensor | None) -> Tensor:
         attention_input = self.self_attention_residual.sublayer_input(x)
         attended = self.self_attention.self_attention(attention_input, mask, seed)
         return self.self_attention_residual.add(x, attended, seed)
@@ -178,6 +178,7 @@ class Decoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = config.num_heads
         self.d_model = config.d_model
+        self.flash = config.attention == "flash"
         self.blocks = [
             DecoderLayer(config, name=f"layer_{number}")
             for number in range(config.num_decoder_layers)
@@ -194,7 +195,8 @@ class Decoder(keras.layers.Layer):
         self, x: Tensor, memory: Tensor, memory_mask: Tensor, seed: Tensor | None = None
     ) -> Tensor:
         """Decode whole targets x [B, T, D]; no position attends to a later one."""
-        mask = causal_mask(ops.shape(x)[1])
+        in_blocks = self.flash and seed is not None
+        mask = None if in_blocks else causal_mask(ops.shape(x)[1])
         for block, cross in zip(self.blocks, self.project_memory(memory), strict=True):
             x = block(x, mask, cross, memory_mask, seed)
         return self.norm(x)

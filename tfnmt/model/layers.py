@@ -6,6 +6,7 @@ takes its random seed as an argument.
 Letters: B batch, T length, D d_model.
 """
 
+import math
 import zlib
 from typing import Any
 
@@ -102,12 +103,16 @@ class Dropout(keras.layers.Layer):
         """Drop elements of x, of any shape; return x unchanged if `seed` is None."""
         if seed is None or self.rate == 0:
             return x
+        return x * self.mask(ops.shape(x), x.dtype, seed)
+
+    def mask(self, shape: Any, dtype: Any, seed: Tensor) -> Tensor:
+        """Return the dropout mask of a shape, multiplied by 1 / (1 - rate)."""
         layer_id = zlib.crc32(self.path.encode()) % 2**31
         layer_seed = seed + ops.array([layer_id, 0], seed.dtype)
-        numbers = ops.reshape(_random_int16(ops.size(x), layer_seed), ops.shape(x))
+        numbers = ops.reshape(_random_int16(math.prod(shape), layer_seed), shape)
         threshold = round(self.rate * RANDOM_LEVELS) - RANDOM_LEVELS // 2
-        kept = ops.cast(numbers >= threshold, x.dtype)
-        return x * (kept * (1 / (1 - self.rate)))
+        kept = ops.cast(numbers >= threshold, dtype)
+        return kept * (1 / (1 - self.rate))
 
 
 def _random_int16(count: Tensor, seed: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import keras
 
 from tfnmt.config import ModelConfig
 from tfnmt.model.attention import MultiHeadAttention
+from tfnmt.model.flash import FlashAttention
 from tfnmt.model.layers import Dense, Dropout, LayerNorm, Tensor
 
 
@@ -107,7 +108,8 @@ class Residual(keras.layers.Layer):
 
 def make_attention(config: ModelConfig, name: str) -> MultiHeadAttention:
     """Create multi-head attention, for self-attention or cross-attention."""
-    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, name=name)
+    attention = FlashAttention if config.attention == "flash" else MultiHeadAttention
+    return attention(config.d_model, config.num_heads, config.attention_dropout, name=name)
 
 
 def make_feed_forward(config: ModelConfig, name: str) -> FeedForward:

@@ -26,6 +26,7 @@ from tfnmt.config import (
     build_config,
     differing_keys,
     dump_config,
+    flatten,
     read_tree,
 )
 from tfnmt.errors import UserError
@@ -185,13 +186,16 @@ class Run:
         return build_config(read_tree(self._config_path))
 
     def check_config(self, config: Config) -> None:
-        """Raise a UserError if a configuration differs in keys that must not change in a run."""
-        keys = [key for key in differing_keys(config, self.config()) if key not in CHANGEABLE_KEYS]
-        if keys:
-            raise UserError(
-                f"{self.path}: was started with a different {', '.join(keys)}; "
-                "resume with the original values, or set --run_dir for a new run"
-            )
+        """Raise a UserError for each key that differs and must not change in a run."""
+        ours, given = flatten(self.config()), flatten(config)
+        problems = [
+            f"{self.path}: {key}={given[key]}: the run was started with {ours[key]}; omit it to "
+            "resume, or set --run_dir for a new run"
+            for key in differing_keys(config, self.config())
+            if key not in CHANGEABLE_KEYS
+        ]
+        if problems:
+            raise UserError(*problems)
 
     def accept_changes(self, config: Config) -> None:
         """Write a changed configuration. The run is then unfinished until its new limit."""

@@ -143,7 +143,7 @@ def _initialize_from(transformer: Transformer, config: Config, run: Run) -> None
     """Load the weights of another run, whose Transformer must have the same shape."""
     theirs = run.config().model.model_dump()
     differing = [key for key, value in config.model.model_dump().items() if value != theirs[key]]
-    shapes = [f"model.{key}" for key in differing if "dropout" not in key]
+    shapes = [f"model.{key}" for key in differing if "dropout" not in key and key != "attention"]
     if shapes:
         raise UsageError(
             f"training.init_from={run.path}: that run has another {', '.join(shapes)}; use its "

@@ -145,7 +145,7 @@ def test_token_log_probs_sum_to_the_score_of_the_search(
 ) -> None:
     source = translator.codec.encode(tf.constant(TEXTS[:2])).tokens
     decoding = DecodingConfig(beam_size=beam_size, length_penalty=0.0, max_extra_length=3)
-    tokens, scores = Searcher(translator.transformer, decoding).beam(source)
+    tokens, scores, _ = Searcher(translator.transformer, decoding).beam(source)
     log_probs = token_log_probs(translator.transformer, source, tokens[:, 0])
     np.testing.assert_allclose(tf.reduce_sum(log_probs, axis=1), scores[:, 0], atol=1e-4)
 

@@ -40,7 +40,7 @@ from tfnmt.decoding.lines import (
     sampled_translations,
     sentence_splitter,
     stream_windows,
-    to_id_tensor,
+    to_ids,
     translate_lines,
     whole_line,
     with_log_probs,
@@ -142,7 +142,7 @@ def single_log_probs(graphs: Signatures, text: str, hypothesis: Hypothesis) -> l
         outputs = graphs["align"](text=source, translation=tf.constant([hypothesis.text]))
     else:
         tokens = graphs["tokenize"](text=source)["tokens"]
-        target = to_id_tensor([hypothesis.tokens])
+        target = to_ids([hypothesis.tokens])
         outputs = graphs["align_tokens"](tokens=tokens, target=target)
     length = int(outputs["target_length"][0])
     return list(outputs["token_log_probs"][0, :length].numpy())

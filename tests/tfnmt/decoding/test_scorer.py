@@ -12,11 +12,11 @@ import tensorflow as tf
 from tfnmt.config import DecodingConfig, ModelConfig, SamplingConfig, TokenizerConfig
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
 from tfnmt.decoding.inspector import token_log_probs
-from tfnmt.decoding.lines import MAX_ROWS, WINDOW, Segment, nbest_translations
+from tfnmt.decoding.lines import MAX_ROWS, WINDOW, Segment, Signatures, nbest_translations
 from tfnmt.decoding.scorer import Scored, Scorer
 from tfnmt.decoding.search import Hypotheses, length_penalty
 from tfnmt.decoding.searcher import Searcher
-from tfnmt.decoding.signatures import signatures
+from tfnmt.decoding.signatures import scoring_graph, signatures
 from tfnmt.decoding.translator import Translator
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
@@ -35,8 +35,20 @@ def transformer() -> Transformer:
 
 
 @pytest.fixture(scope="module")
-def scorer(transformer: Transformer) -> Scorer:
-    return Scorer(Translator(transformer, TOKENIZER, DecodingConfig(max_extra_length=12)))
+def translator(transformer: Transformer) -> Translator:
+    return Translator(transformer, TOKENIZER, DecodingConfig(max_extra_length=12))
+
+
+@pytest.fixture(scope="module")
+def graphs(translator: Translator) -> Signatures:
+    return signatures(translator)
+
+
+@pytest.fixture(scope="module", params=["scoring graph", "align_tokens"])
+def scorer(request: pytest.FixtureRequest, translator: Translator, graphs: Signatures) -> Scorer:
+    scoring = {"token_log_probs": scoring_graph(translator.transformer)}
+    found = graphs | scoring if request.param == "scoring graph" else graphs
+    return Scorer(found, TOKENIZER, translator.decoding)
 
 
 # --- Ids ------------------------------------------------------------------------------------------
@@ -94,8 +106,7 @@ def test_log_probs_of_ids_give_the_score_of_the_search(
 # --- Text -----------------------------------------------------------------------------------------
 
 
-def test_score_of_a_text_is_that_of_its_ids(scorer: Scorer) -> None:
-    translator = scorer.translator
+def test_score_of_a_text_is_that_of_its_ids(scorer: Scorer, translator: Translator) -> None:
     translations = ["a dog", "", "the cat runs home", "the cat, and a dog"]
     ids = [translator.codec.encode(tf.constant(texts)).tokens for texts in (TEXTS, translations)]
     log_probs = tf.reduce_sum(token_log_probs(translator.transformer, *ids), axis=1).numpy()
@@ -109,12 +120,12 @@ def test_score_of_a_text_is_that_of_its_ids(scorer: Scorer) -> None:
     np.testing.assert_allclose([each.score for each in found], log_probs / penalties, atol=1e-4)
 
 
-def test_score_of_every_hypothesis_of_an_nbest_list_is_that_of_the_search(scorer: Scorer) -> None:
+def test_score_of_every_hypothesis_of_an_nbest_list_is_that_of_the_search(
+    scorer: Scorer, translator: Translator, graphs: Signatures
+) -> None:
     """The random model finds texts with tokens that the tokenizer would not choose."""
     segments = [Segment((number, 0), text) for number, text in enumerate(TEXTS)]
-    graphs = signatures(scorer.translator)
-    beams = scorer.translator.decoding.beam_size
-    translations = nbest_translations(graphs, beams)(segments)
+    translations = nbest_translations(graphs, translator.decoding.beam_size)(segments)
     found = [
         (segment.text, hypothesis)
         for segment, translation in zip(segments, translations, strict=True)
@@ -134,8 +145,8 @@ def test_score_of_every_hypothesis_of_an_nbest_list_is_that_of_the_search(scorer
     )  # otherwise this test checks nothing
 
 
-def test_ids_are_not_truncated_and_may_be_empty(scorer: Scorer) -> None:
-    longest = scorer.translator.decoding.max_translation_length
+def test_ids_are_not_truncated_and_may_be_empty(scorer: Scorer, translator: Translator) -> None:
+    longest = translator.decoding.max_translation_length
     long, empty = scorer.score_ids([("a", [7] * (longest + 5)), ("a", [])])
     assert (long.tokens, long.truncated) == (longest + 5, False)
     assert empty == Scored(0.0, 0.0, 0, "", False)
@@ -181,7 +192,8 @@ def test_scorer_returns_the_text_that_it_reads_and_whether_it_was_truncated(
     transformer: Transformer,
 ) -> None:
     decoding = DecodingConfig(max_source_length=8, max_extra_length=2)
-    scorer = Scorer(Translator(transformer, TOKENIZER, decoding))
+    translator = Translator(transformer, TOKENIZER, decoding)
+    scorer = Scorer(signatures(translator), TOKENIZER, decoding)
     long = "the dog " * 9
     pairs = [("a", "a dog"), (long, "a"), ("a", long), ("a", "the  dog"), (long, "the  dog")]
     found = list(scorer.score(pairs))

@@ -277,12 +277,45 @@ def test_result_of_a_row_does_not_depend_on_the_batch(beam_size: int) -> None:
                 assert score == pytest.approx(alone.scores[0, 0].numpy(), abs=1e-5)
 
 
+def test_row_with_a_limit_of_0_gets_no_tokens_even_if_eos_is_likely() -> None:
+    def logits(prefix: tuple[int, ...]) -> np.ndarray:
+        return np.log(np.array([1e-9, 1e-9, 0.6, 0.2, 0.2]))  # EOS is 2
+
+    parameters = SearchParameters(BOS, EOS, 3, 1.0)
+    limits = tf.constant([4, 0])
+    found = beam_search(step_of(logits, 5), empty_prefixes(2, 4), limits, parameters)
+    assert not np.any(found.tokens[1])
+    assert np.all(np.isneginf(found.scores[1]))
+    assert np.any(found.tokens[0])
+
+
 def test_search_of_no_rows_returns_no_hypotheses() -> None:
     parameters = SearchParameters(BOS, EOS, 2, 0.6)
     step = step_of(random_logits(0, 5), 5)
     for search in (greedy_search, beam_search):
         hypotheses = search(step, empty_prefixes(0, 4), tf.zeros([0], tf.int32), parameters)
         assert hypotheses.tokens.shape[0] == hypotheses.scores.shape[0] == 0
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_result_is_complete_if_more_steps_would_not_change_it(search: Any) -> None:
+    step, limits = step_of(random_logits(3, 6), 6), tf.constant([9, 9, 2])
+    parameters = SearchParameters(BOS, EOS, 3, 0.6)
+    full = search(step, empty_prefixes(3, 9), limits, parameters)
+    assert full.complete.numpy().all()
+    complete = []
+    for steps in range(1, 9):
+        fewer = parameters._replace(steps=tf.constant(steps))
+        found = search(step, empty_prefixes(3, 9), limits, fewer)
+        complete.append(found.complete.numpy().tolist())
+        for row in np.flatnonzero(found.complete):
+            tokens = full.tokens[row, 0].numpy()
+            np.testing.assert_array_equal(found.tokens[row, 0], tokens[:steps])
+            assert not tokens[steps:].any()
+            assert found.scores[row, 0] == full.scores[row, 0]
+    assert not any(complete[0])
+    assert all(complete[-1]) or search is greedy_search
+    assert all(rows[2] for rows in complete[1:])  # its limit is two tokens
 
 
 # --- Constraints ----------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ def test_large_batch_is_split_by_length_and_a_small_one_is_not() -> None:
 
     def search(sources: tf.Tensor) -> Hypotheses:
         tf.py_function(lambda shape: shapes.append(shape.numpy().tolist()), [tf.shape(sources)], [])
-        return Hypotheses(sources[:, None], tf.zeros([tf.shape(sources)[0], 1]))
+        rows = tf.shape(sources)[0]
+        return Hypotheses(sources[:, None], tf.zeros([rows, 1]), tf.fill([rows], True))
 
     sources = tf.constant(random_sources([9, 2] * SPLIT_ROWS))
     found = split_batches(search, [TOKENS])(sources)
@@ -131,7 +132,8 @@ def test_large_batch_is_split_by_length_and_a_small_one_is_not() -> None:
 
 def test_other_arguments_are_passed_to_both_halves() -> None:
     def search(sources: tf.Tensor, count: tf.Tensor) -> Hypotheses:
-        return Hypotheses(sources[:, None] * count, tf.zeros([tf.shape(sources)[0], 1]))
+        rows = tf.shape(sources)[0]
+        return Hypotheses(sources[:, None] * count, tf.zeros([rows, 1]), tf.fill([rows], True))
 
     sources = tf.constant(random_sources([3, 5] * SPLIT_ROWS))
     found = split_batches(search, [TOKENS, COUNT])(sources, 2)

@@ -19,9 +19,9 @@ from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, trai
 from tfnmt.decoding.inspector import shift_right, token_log_probs
 from tfnmt.decoding.translator import Translator
 from tfnmt.errors import UserError
+from tfnmt.exporting import QUANTIZATIONS
 from tfnmt.exporting.ctranslate2 import (
     MIN_POSITIONS,
-    QUANTIZATIONS,
     check_export,
     export_ctranslate2,
     search_options,

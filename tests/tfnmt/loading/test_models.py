@@ -44,7 +44,19 @@ def test_damaged_export_is_reported(tiny_export: Path, tmp_path: Path, part: str
         find_model(str(folder), {}).load()
 
 
-@pytest.mark.parametrize("card", ["", "[]", "{}", '{"config": {}}', '{"config": {}, "step": "x"}'])
+@pytest.mark.parametrize(
+    "card",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"config": {}}',
+        '{"config": {}, "step": "x"}',
+        '{"config": {}, "step": 1e999}',
+        '{"config": {"model": 1}, "step": 1}',
+        "[" * 99999,
+    ],
+)
 def test_export_without_a_valid_card_is_reported(tmp_path: Path, card: str) -> None:
     path = tmp_path / "1" / "assets.extra" / "model_card.json"
     path.parent.mkdir(parents=True)

@@ -73,9 +73,13 @@ def test_run_refuses_a_different_configuration(tmp_path: Path) -> None:
     other = build_config({"model": {"d_model": 128}, "data": {"max_pairs": 3}})
     with pytest.raises(UserError) as caught:
         run.check_config(other)
-    found = {key for key in flatten(other) if key in str(caught.value)}
-    assert found == {"data.max_pairs", "model.d_model"}
-    assert "--run_dir" in str(caught.value)
+    ours = flatten(Config())
+    assert len(caught.value.problems) == 2
+    for key, problem in zip(
+        ("data.max_pairs", "model.d_model"), caught.value.problems, strict=True
+    ):
+        assert problem.startswith(f"{run.path}: {key}={flatten(other)[key]}: ")
+        assert f" {ours[key]};" in problem
 
 
 EXTEND = """

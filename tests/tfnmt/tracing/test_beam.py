@@ -8,7 +8,7 @@ import pytest
 from tfnmt.config import DecodingConfig
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
-from tfnmt.decoding.lines import to_string_tensor
+from tfnmt.decoding.lines import to_strings
 from tfnmt.loading.models import find_run
 from tfnmt.tracing.beam import SearchTrace, describe_outcome, trace_search
 from tfnmt.tracing.traced_model import TracedModel, make_batch, tiny_model, traced_translator
@@ -27,8 +27,8 @@ def test_search_trace_has_the_strings_and_scores_of_the_translator(
     run_model = find_run(tiny_run, {"beam_size": beam_size})
     translator = run_model.load_translator()
     model = traced_translator(translator, Tokenizer(run_model.run.tokenizer_model()))
-    source = translator.tokenize(to_string_tensor(TEXTS))["tokens"].numpy()
-    expected = translator.translate(to_string_tensor(TEXTS))
+    source = translator.tokenize(to_strings(TEXTS))["tokens"].numpy()
+    expected = translator.translate(to_strings(TEXTS))
 
     rows = trace_search(model, source).rows
     assert [row.translation.encode() for row in rows] == expected["translation"].numpy().tolist()

@@ -145,6 +145,27 @@ def test_init_from_refuses_a_run_of_another_shape(tiny_run: Path, tmp_path: Path
         restore_or_initialize(Run(tmp_path), trainer_of(tiny_run, config), config)
 
 
+def test_run_with_standard_attention_resumes_and_initializes_flash_attention(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    flash = changed_config(tiny_run, model={"attention": "flash"})
+    Run(tiny_run).check_config(flash)
+    resumed, initialized = trainer_of(tiny_run, flash), trainer_of(tiny_run, flash)
+    assert restore_or_initialize(Run(tiny_run), resumed, flash).step == 12
+    config = changed_config(
+        tiny_run, training={"init_from": str(tiny_run)}, model={"attention": "flash"}
+    )
+    restore_or_initialize(Run(tmp_path), initialized, config)
+    standard = trainer_of(tiny_run, changed_config(tiny_run))
+    restore_or_initialize(Run(tiny_run), standard, flash)
+    for one, other in zip(resumed.variables, standard.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    standard.transformer.load_weights(Run(tiny_run).weights())
+    expected = standard.transformer.variables
+    for one, other in zip(initialized.transformer.variables, expected, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
 @pytest.mark.parametrize("part", ["embeddings", "encoder", "decoder"])
 def test_frozen_part_keeps_its_weights_while_the_others_learn(tiny_run: Path, part: str) -> None:
     trainer = trainer_of(tiny_run, changed_config(tiny_run, training={"freeze": [part]}))

@@ -28,6 +28,7 @@ def make_trainer(streams: int = 1, **training: Any) -> Trainer:
         num_heads=2,
         d_ff=32,
         dropout=training.pop("dropout", 0.0),
+        attention=training.pop("attention", "standard"),
     )
     config = TrainingConfig(warmup_steps=10, **training)
     return Trainer(Transformer(model, 12), config, streams=streams)
@@ -159,6 +160,14 @@ def test_streams_share_all_rows_and_none_is_empty() -> None:
         shares = [trainer._share(ids, stream).numpy().ravel().tolist() for stream in range(3)]
         assert sorted(row for share in shares for row in share if row) == [*range(1, rows + 1)]
         assert 1 <= min(map(len, shares)) >= max(map(len, shares)) - 1
+
+
+def test_flash_attention_makes_the_same_steps(
+    whole_batch_steps: list[dict[str, float]],
+) -> None:
+    steps = graph_steps(make_trainer(clip_norm=0.5, attention="flash", streams=2), 5)
+    for found, expected in zip(steps, whole_batch_steps, strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
 
 
 # --- Dropout --------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""The LiteRT engine: translates with a LiteRT export, without TensorFlow."""

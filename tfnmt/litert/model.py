@@ -1,0 +1,306 @@
+"""A LiteRT model: the signatures of an export, computed without TensorFlow.
+
+The search is in the file. This module only converts text to ids and back, selects the graph of the
+smallest size for each sentence, and joins the results of a batch.
+
+Letters: B texts, K hypotheses per text, S and T the longest source and target of the batch.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfnmt.errors import UserError
+from tfnmt.litert.codec import PAD, Codec
+from tfnmt.litert.interpreters import Arrays, Interpreters, Size
+
+GRAPHS = "model.tflite"
+TOKENIZER = "tokenizer.model"
+CARD = "model_card.json"
+
+LIMITS = ("max_source_length", "max_translation_length", "beam_size")
+"""The limits on the card that this module reads."""
+
+Texts = Sequence[bytes] | np.ndarray
+
+Signature = Callable[..., Arrays]
+"""Maps texts [B], and further inputs, to arrays with B rows."""
+
+MISSING_SCORE = -1e9
+"""Score of the missing entries of an n-best list. All lists of a batch have the same length."""
+
+
+class LiteRTModel:
+    """One version of a LiteRT export.
+
+    Example:
+        model = LiteRTModel(Path("export/litert/demo/1"), interpreters=2)
+        model.signatures["serving_default"](text=[b"How are you?"])["translation"]
+    """
+
+    def __init__(self, folder: Path, interpreters: int) -> None:
+        """Load a model.
+
+        Args:
+            folder: The folder with the graphs, the tokenizer and the card.
+            interpreters: The number of sentences that are translated in parallel.
+
+        Raises:
+            UserError: A file is missing or damaged, or the files do not belong together.
+        """
+        self.card = read_card(folder)
+        limits = self.card["limits"]
+        self._max_source: int = limits["max_source_length"]
+        self._max_target: int = limits["max_translation_length"]
+        for name in (GRAPHS, TOKENIZER):
+            _check_file(folder / name, self.card["checksums"][name])
+        self._codec = Codec(folder / TOKENIZER)
+        self._interpreters = Interpreters(folder / GRAPHS, interpreters)
+        self._check(folder / CARD)
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The signatures of a SavedModel export by name, with the same inputs and outputs."""
+        return {
+            "serving_default": self._translate,
+            "greedy": self._greedy,
+            "nbest": self._nbest,
+            "align": self._align,
+            "align_tokens": self._align_tokens,
+            "attention": self._attention,
+            "tokenize": self._tokenize,
+            "search": self._search_tokens,
+            "detokenize": self._detokenize,
+            "info": self._info,
+        }
+
+    def _check(self, card: Path) -> None:
+        """Raise a UserError unless the graphs have room for the limits on the card."""
+        limits = Size(self._max_source, self._max_target)
+        for kind in ("search", "greedy", "align"):
+            largest = self._interpreters.sizes[kind][-1]
+            if largest.source < limits.source or largest.target < limits.target:
+                raise UserError(
+                    f"{card}: does not fit {GRAPHS}, whose largest {kind} reads {largest.source} "
+                    f"and writes {largest.target} tokens; export the run again"
+                )
+
+    def _info(self, text: Texts) -> Arrays:
+        return {"card": _strings([json.dumps(self.card, ensure_ascii=False).encode()] * len(text))}
+
+    # --- Translation ------------------------------------------------------------------------------
+
+    def _translate(self, text: Texts) -> Arrays:
+        source = self._tokenize(text)
+        found = self._search_tokens(source["tokens"])
+        return self._outputs(found, source["truncated"])
+
+    def _greedy(self, text: Texts) -> Arrays:
+        source = self._tokenize(text)
+        found = _best([self._search("greedy", row) for row in _rows(source["tokens"])])
+        return self._outputs(found, source["truncated"])
+
+    def _tokenize(self, text: Texts) -> Arrays:
+        encoded = [self._codec.encode(each, self._max_source) for each in text]
+        truncated = np.array([each.truncated for each in encoded], bool)
+        return {"tokens": pad([each.ids for each in encoded]), "truncated": truncated}
+
+    def _search_tokens(self, tokens: np.ndarray) -> Arrays:
+        return _best([self._search("search", row, count=1) for row in _rows(tokens)])
+
+    def _detokenize(self, tokens: np.ndarray) -> Arrays:
+        return {"translation": _strings([self._codec.decode(row) for row in tokens])}
+
+    def _outputs(self, found: Arrays, truncated: np.ndarray) -> Arrays:
+        text = self._detokenize(found["tokens"])
+        return {**text, "score": found["score"], "truncated": truncated}
+
+    def _nbest(self, text: Texts) -> Arrays:
+        source = self._tokenize(text)
+        beams = self.card["limits"]["beam_size"]
+        found = [self._search("search", row, count=beams) for row in _rows(source["tokens"])]
+        lists = [self._distinct(each) for each in found]
+        missing = (b"", MISSING_SCORE, np.zeros(0, np.int32))
+        entries = [entry for each in lists for entry in each + [missing] * (beams - len(each))]
+        tokens = pad([ids for _, _, ids in entries])
+        return {
+            "translations": _strings([text for text, _, _ in entries]).reshape(-1, beams),
+            "scores": np.array([score for _, score, _ in entries], np.float32).reshape(-1, beams),
+            "tokens": tokens.reshape(-1, beams, tokens.shape[1]),
+            "truncated": source["truncated"],
+        }
+
+    def _distinct(self, found: Arrays) -> list[tuple[bytes, float, np.ndarray]]:
+        """Return text, score and ids of the hypotheses, each text once with its best score."""
+        distinct: dict[bytes, tuple[bytes, float, np.ndarray]] = {}
+        for row, score in zip(found["tokens"], found["scores"], strict=True):
+            if score > -np.inf:
+                text = self._codec.decode(row)
+                distinct.setdefault(text, (text, float(score), row[row != PAD]))
+        return list(distinct.values())
+
+    def _search(self, kind: str, source: np.ndarray, **inputs: int) -> Arrays:
+        """Return tokens [K, T] and scores [K] for one source [n].
+
+        The smallest graph has little room for the translation, which makes it fast. If a longer
+        translation may be better, a graph with room for the longest allowed one searches again.
+        """
+        if len(source) < 2:  # EOS only
+            return {"tokens": np.zeros((1, 1), np.int32), "scores": np.zeros(1, np.float32)}
+        scalars = {name: np.array(value, np.int32) for name, value in inputs.items()}
+        found = self._interpreters.run(kind, self._size(kind, source), source=source, **scalars)
+        if not found["complete"]:
+            roomy = self._size(kind, source, int(found["limit"]))
+            found = self._interpreters.run(kind, roomy, source=source, **scalars)
+        return found
+
+    def _size(self, kind: str, source: np.ndarray, target: int = 0) -> Size:
+        """Return the smallest size for a source [n] and a number of target tokens."""
+        sizes = self._interpreters.sizes[kind]
+        for size in sizes:
+            if size.source >= len(source) and size.target >= target:
+                return size
+        raise UserError(
+            f"{len(source)} source and {target} target tokens: the largest {kind} has room for "
+            f"{sizes[-1].source} and {sizes[-1].target}; shorten the text"
+        )
+
+    # --- Force-decoding ---------------------------------------------------------------------------
+
+    def _align(self, text: Texts, translation: Texts) -> Arrays:
+        return self._force_decode("align", *self._encode_pairs("align", text, translation))
+
+    def _align_tokens(self, tokens: np.ndarray, target: np.ndarray) -> Arrays:
+        return self._force_decode("align", _rows(tokens), _rows(target))
+
+    def _attention(self, text: Texts, translation: Texts) -> Arrays:
+        return self._force_decode("attention", *self._encode_pairs("attention", text, translation))
+
+    def _encode_pairs(
+        self, kind: str, text: Texts, translation: Texts
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the ids of texts and translations, truncated to the largest graph of a kind."""
+        largest = self._interpreters.sizes[kind][-1]
+        max_source = min(self._max_source, largest.source)
+        return (
+            [self._codec.encode(each, max_source).ids for each in text],
+            [self._codec.encode(each, largest.target).ids for each in translation],
+        )
+
+    def _force_decode(
+        self, kind: str, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+    ) -> Arrays:
+        """Return the outputs of `align` or `attention` for ids."""
+        pairs = zip(sources, targets, strict=True)
+        outputs = [self._forced(kind, source, target) for source, target in pairs]
+        tokens = {
+            "source_tokens": _padded_strings([self._codec.names(ids) for ids in sources]),
+            "target_tokens": _padded_strings([self._codec.names(ids) for ids in targets]),
+        }
+        return tokens | _join(sources, targets, outputs)
+
+    def _forced(self, kind: str, source: np.ndarray, target: np.ndarray) -> Arrays:
+        size = self._size(kind, source, len(target))
+        return self._interpreters.run(kind, size, source=source, target=target)
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """Return the model card of a LiteRT export.
+
+    Raises:
+        UserError: The card is missing or damaged.
+    """
+    path = folder / CARD
+    try:
+        card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        limits = [card["limits"][name] for name in LIMITS]
+        if all(type(limit) is int and limit > 0 for limit in limits):
+            checksums = [card["checksums"][name] for name in (GRAPHS, TOKENIZER)]
+            if all(isinstance(each, str) for each in checksums):
+                return card
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        pass
+    raise UserError(f"{path}: missing or damaged; export the run again")
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 checksum of a file, as the card records it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_file(path: Path, expected: str) -> None:
+    """Raise a UserError if a file is missing or damaged. A damaged graph may end the process."""
+    try:
+        found = checksum(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; export the run again") from error
+    if found != expected:
+        raise UserError(f"{path}: damaged, or of another export; export the run again")
+
+
+# --- Batches --------------------------------------------------------------------------------------
+
+AXES = {
+    "token_log_probs": ("target",),
+    "attention": ("target", "source"),
+    "encoder": ("source", "source"),
+    "decoder": ("target", "target"),
+    "cross": ("target", "source"),
+}
+"""The last axes of each output: one entry per token of the source or of the target."""
+
+
+def pad(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Return ids [B, T], padded, with at least one column."""
+    padded = np.full((len(rows), max(map(len, rows), default=0) or 1), PAD, np.int32)
+    for row, ids in zip(padded, rows, strict=True):
+        row[: len(ids)] = ids
+    return padded
+
+
+def _rows(tokens: np.ndarray) -> list[np.ndarray]:
+    """Return the ids of each row of [B, T] without padding."""
+    return [row[row != PAD] for row in tokens]
+
+
+def _best(found: Sequence[Arrays]) -> Arrays:
+    """Return the best hypothesis of each row: tokens [B, T] and score [B]."""
+    best = [each["tokens"][0] for each in found]
+    return {
+        "tokens": pad([row[row != PAD] for row in best]),
+        "score": np.array([each["scores"][0] for each in found], np.float32),
+    }
+
+
+def _join(
+    sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], outputs: Sequence[Arrays]
+) -> Arrays:
+    """Join the outputs of several rows to a batch, padded with 0, and add the lengths."""
+    lengths = {
+        "source": np.array([len(ids) for ids in sources], np.int32),
+        "target": np.array([len(ids) for ids in targets], np.int32),
+    }
+    joined: Arrays = {f"{side}_length": length for side, length in lengths.items()}
+    for name in outputs[0] if outputs else ():
+        axes = AXES[name]
+        longest = [int(lengths[side].max()) for side in axes]
+        leading = outputs[0][name].shape[: -len(axes)]
+        joined[name] = np.zeros((len(outputs), *leading, *longest), np.float32)
+        for row, each in enumerate(outputs):
+            real: Any = (..., *(slice(int(lengths[side][row])) for side in axes))
+            joined[name][row][real] = each[name][real]
+    return joined
+
+
+def _padded_strings(rows: Sequence[list[bytes]]) -> np.ndarray:
+    longest = max(map(len, rows), default=0)
+    return np.array([row + [b""] * (longest - len(row)) for row in rows], object)
+
+
+def _strings(texts: Sequence[bytes]) -> np.ndarray:
+    return np.array(texts, object)
