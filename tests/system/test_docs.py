@@ -51,7 +51,11 @@ PYTHON = """\
 #!/bin/sh
 case "$2" in
 tfnmt.train | tfnmt.prepare) set -- "$@" {settings} ;;
-tfnmt.translate) case "$*" in *--model=export/* | *--engine=litert*) ;; *) set -- "$@" --prefix=Der ;; esac ;;
+tfnmt.translate)
+    case "$*" in
+    *--model=export/* | *--engine=litert*) ;;
+    *) set -- "$@" --prefix=Der ;;
+    esac ;;
 app) set -- "$@" --port=0 ;;
 esac
 exec "{python}" "$@"
