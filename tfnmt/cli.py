@@ -105,6 +105,12 @@ def define_decoding(values: FlagValues) -> None:
     flags.DEFINE_string("max_length", None, limit, flag_values=values)
 
 
+def define_direction(values: FlagValues) -> None:
+    """Define the flag of `tfnmt.loading.directions.find_direction`."""
+    text = "the direction, such as en-fr, of a model with several"
+    flags.DEFINE_string("direction", None, text, flag_values=values)
+
+
 def define_engine(values: FlagValues) -> None:
     """Define the flags of `tfnmt.exporting.converted.select_engine`."""
     for name, choices, text in (

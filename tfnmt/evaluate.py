@@ -3,20 +3,23 @@
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --test=my.en,my.de
     python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val --against=ANOTHER --report=F.md
-    python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val --direction=en-fr
+    python -m tfnmt.evaluate --model=RUN_OR_EXPORT --split=val [--direction=en-fr]
 
 Prints the scores with their 95% confidence intervals and signatures. The scores of a run are also
 appended to its evaluations.jsonl. --against translates the same text with another model and tests
 with a paired bootstrap whether the difference is due to chance. --report writes a page with the
 likely errors and the lines that have them. --metric=multi30k adds the BLEU of the Multi30k papers,
-which is lowercased and tokenized.
+which is lowercased and tokenized. A model of several directions is scored in each of them, unless
+--direction names one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
@@ -24,6 +27,7 @@ from absl import flags
 from tfnmt.cli import (
     decoding_changes,
     define_decoding,
+    define_direction,
     define_downloads,
     define_engine,
     reused_tokenizer,
@@ -56,9 +60,6 @@ Model = RunModel | ExportModel
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run or an export", flag_values=FLAGS)
 flags.DEFINE_string("split", None, "a split of the run's corpus", flag_values=FLAGS)
-flags.DEFINE_string(
-    "direction", None, "the direction, such as en-fr, of a model with several", flag_values=FLAGS
-)
 flags.DEFINE_list(
     "test", None, "files instead of a split: my.en,my.de, or a .tsv ...", flag_values=FLAGS
 )
@@ -74,6 +75,7 @@ flags.DEFINE_string(
 flags.DEFINE_string("json", None, "a file for the evaluation as JSON", flag_values=FLAGS)
 flags.DEFINE_enum("metric", None, OPTIONS, "an additional metric", flag_values=FLAGS)
 define_decoding(FLAGS)
+define_direction(FLAGS)
 define_engine(FLAGS)
 define_downloads(FLAGS)
 
@@ -85,6 +87,11 @@ class TestSet(NamedTuple):
     pairs: list[Pair]
     files: tuple[Path, ...]
     languages: tuple[str, str]  # source and target
+
+    @property
+    def direction(self) -> str:
+        """The languages as in `en-de`."""
+        return "-".join(self.languages)
 
     @property
     def target(self) -> str:
@@ -118,34 +125,47 @@ def main(values: Any, positional: list[str]) -> None:
         if given:
             raise UsageError(*(f"--{name}: only for --split; omit it" for name in given))
     model = find_model(values.model, decoding_changes(values))
-    languages = find_direction(model, values.direction)
+    directions = _find_directions(values, model)
     model = select_engine(model, values.engine, values.quantization)
-    other = _find_other(values.against, model, languages) if values.against else None
-    text = _read(values, model, languages)
-    _check_outputs(values, model, other, text)
-    references = _prepare_references(values.metric, text)
+    other = _find_other(values.against, model, directions) if values.against else None
+    texts = [_read(values, model, languages) for languages in directions]
+    _check_outputs(values, model, other, texts)
+    references = [_prepare_references(values.metric, text) for text in texts]
     configure_threads()
-    translations = _translate(values, model, text)
+    ours = _translate(values, model, texts)
+    theirs = _translate(values, other, texts) if other else repeat([])
 
-    evaluation = _evaluate(model, text, references, translations)
-    _print_scores(evaluation)
-    other_translations = _translate(values, other, text) if other else []
-    if other:
-        hypotheses, others = _texts(translations), _texts(other_translations)
-        evaluation["against"] = _compare(other, hypotheses, others, text.references)
-        _print_differences(evaluation["against"])
-    page = None
-    if values.report:
-        page = _diagnose(evaluation, text.pairs, translations, other_translations)
-    _store(values, model, evaluation, page)
+    evaluations, pages = [], []
+    for text, prepared, translations, others in zip(texts, references, ours, theirs, strict=False):
+        evaluation = _evaluate(model, text, prepared, translations)
+        _print_scores(evaluation, text.direction if len(texts) > 1 else "")
+        if other:
+            compared = _compare(other, _texts(translations), _texts(others), text.references)
+            evaluation["against"] = compared
+            _print_differences(compared)
+        if values.report:
+            pages.append(_diagnose(evaluation, text.pairs, translations, others))
+        evaluations.append(evaluation)
+    if len(texts) > 1:
+        _print_means(evaluations)
+    _store(values, model, evaluations, pages)
 
 
-def _check_outputs(values: Any, model: Model, other: Model | None, text: TestSet) -> None:
+def _find_directions(values: Any, model: Model) -> list[tuple[str, str]]:
+    """Return the (source, target) of each direction to evaluate: all of them for a split."""
+    if values.split and values.direction is None:
+        return [find_direction(model, each) for each in model.config.data.all_directions]
+    return [find_direction(model, values.direction)]
+
+
+def _check_outputs(
+    values: Any, model: Model, other: Model | None, texts: Sequence[TestSet]
+) -> None:
     """Check that no output replaces a file that the command reads."""
-    official = official_tokens(text.reference_file, text.target)
+    official = [official_tokens(text.reference_file, text.target) for text in texts]
     inputs = {
-        "--split" if values.split else "--test": text.files,
-        "--metric": [official] if official else [],
+        "--split" if values.split else "--test": [path for text in texts for path in text.files],
+        "--metric": [path for path in official if path],
         "--model": model.files,
         "--against": other.files if other else [],
     }
@@ -153,14 +173,14 @@ def _check_outputs(values: Any, model: Model, other: Model | None, text: TestSet
     check_outputs(outputs, inputs)
 
 
-def _find_other(name: str, model: Model, languages: tuple[str, str]) -> Model:
+def _find_other(name: str, model: Model, directions: Sequence[tuple[str, str]]) -> Model:
     """Find the model to compare with. It must translate between the same languages."""
     other = find_model(name, {})
-    theirs = other.config.data.all_directions
-    if "-".join(languages) not in theirs:
+    theirs, ours = other.config.data.all_directions, ["-".join(each) for each in directions]
+    if not set(ours) <= set(theirs):
         raise UsageError(
-            f"--against={name}: translates {_spelled(*theirs)}, and --model "
-            f"{_spelled('-'.join(languages))}; compare models of the same direction"
+            f"--against={name}: translates {_spelled(*theirs)}, and --model {_spelled(*ours)}; "
+            "compare models of the same direction"
         )
     return other
 
@@ -225,9 +245,11 @@ def _prepare_references(option: str | None, text: TestSet) -> dict[str, Sequence
     }
 
 
-def _translate(values: Any, model: Model, text: TestSet) -> list["Translation"]:
+def _translate(
+    values: Any, model: Model, texts: Iterable[TestSet]
+) -> Iterator[list["Translation"]]:
     """Translate the sources. For a report, the translations have quality warnings."""
-    graphs, sources = model.load(), text.sources
+    loaded = model.load()
     from tfnmt.decoding.lines import (
         best_translations,
         read_windows,
@@ -236,12 +258,18 @@ def _translate(values: Any, model: Model, text: TestSet) -> list["Translation"]:
     )
     from tfnmt.decoding.signatures import with_target
 
-    graphs = with_target(graphs, bound_language(model, text.target))
-    translator = best_translations(graphs["serving_default"])
-    if values.report:
-        translator = with_log_probs(translator, graphs)
-    results = translate_lines(translator, read_windows(sources))
-    translations = list(progress_bar(results, "translating", "sentences", len(sources)))
+    for text in texts:
+        graphs = with_target(loaded, bound_language(model, text.target))
+        translator = best_translations(graphs["serving_default"])
+        if values.report:
+            translator = with_log_probs(translator, graphs)
+        results = translate_lines(translator, read_windows(text.sources))
+        translations = list(progress_bar(results, "translating", "sentences", len(text.pairs)))
+        _note_truncated(model, translations)
+        yield translations
+
+
+def _note_truncated(model: Model, translations: Sequence["Translation"]) -> None:
     limit = model.config.decoding.max_source_length
     notes = LineNotes(
         f"longer than {limit} tokens (decoding.max_source_length), truncated by {model.name}",
@@ -251,7 +279,6 @@ def _translate(values: Any, model: Model, text: TestSet) -> list["Translation"]:
         for number, translation in enumerate(translations, start=1):
             if translation.truncated:
                 notes.add(number)
-    return translations
 
 
 def _evaluate(
@@ -320,7 +347,9 @@ def _diagnose(
     return report(evaluation, lines, others)
 
 
-def _print_scores(evaluation: dict[str, Any]) -> None:
+def _print_scores(evaluation: dict[str, Any], direction: str) -> None:
+    if direction:
+        print(f"{direction}:")
     for key, metric in METRICS.items():
         if key in evaluation:
             score = evaluation[key]
@@ -328,6 +357,15 @@ def _print_scores(evaluation: dict[str, Any]) -> None:
                 f"{metric.label} {score['score']:.2f}  [{score['low']:.2f}, {score['high']:.2f}]  "
                 f"{score['signature']}"
             )
+
+
+def _print_means(evaluations: Sequence[dict[str, Any]]) -> None:
+    """Print the mean of each score over all directions."""
+    print(f"mean of {len(evaluations)} directions:")
+    for key, metric in METRICS.items():
+        scores = [each[key]["score"] for each in evaluations if key in each]
+        if len(scores) == len(evaluations):
+            print(f"{metric.label} {fmean(scores):.2f}")
 
 
 def _print_differences(against: dict[str, Any]) -> None:
@@ -339,14 +377,22 @@ def _print_differences(against: dict[str, Any]) -> None:
         )
 
 
-def _store(values: Any, model: Model, evaluation: dict[str, Any], page: str | None) -> None:
-    """Write the requested files, then append the evaluation to the run's evaluations."""
+def _store(
+    values: Any, model: Model, evaluations: Sequence[dict[str, Any]], pages: Sequence[str]
+) -> None:
+    """Write the requested files, then append the evaluations to those of the run.
+
+    The JSON file has one object, or a list of several directions.
+    """
     if values.json:
-        write_atomically(Path(values.json), (json.dumps(evaluation, indent=1) + "\n").encode())
-    if page is not None:
-        write_atomically(Path(values.report), page.encode(errors="backslashreplace"))
+        content = evaluations[0] if len(evaluations) == 1 else evaluations
+        write_atomically(Path(values.json), (json.dumps(content, indent=1) + "\n").encode())
+    if pages:
+        page = "\n".join(pages).encode(errors="backslashreplace")
+        write_atomically(Path(values.report), page)
     if isinstance(model, RunModel):
-        model.run.append_evaluation(evaluation)
+        for evaluation in evaluations:
+            model.run.append_evaluation(evaluation)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
 from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
 from tfnmt.loading.bundles import SUFFIX, write_bundle
 from tfnmt.loading.card import make_card
-from tfnmt.loading.directions import refuse_several_targets
 from tfnmt.loading.models import LITERT, RunModel, find_folder, find_run
 from tfnmt.progress import log
 from tfnmt.runtime.files import check_writable, exclusive, is_stream, remove_leftovers
@@ -83,7 +82,6 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model, and --output or --bundle: required; see --help")
     _check(values)
     model = find_run(find_folder(values.model))
-    refuse_several_targets(model)
     if values.output and values.format == "litert":
         check_convertible(model)
     _check_folders(values, model)
@@ -186,7 +184,8 @@ def _publish(values: Any, model: RunModel) -> None:
     if values.keep:
         for version in remove_old(folder, values.keep):
             log(f"removed version {version}")
-    log(f'exported {path}; try: python -m tfnmt.translate --model={values.output} "..."')
+    target = f" --target={model.config.data.target}" if model.targets else ""
+    log(f'exported {path}; try: python -m tfnmt.translate --model={values.output}{target} "..."')
 
 
 def _write_saved_model(values: Any, model: RunModel, path: Path) -> None:

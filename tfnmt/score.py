@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from absl import flags
 from pydantic import BaseModel, StrictInt, ValidationError
 
-from tfnmt.cli import define_engine, run_command
+from tfnmt.cli import define_direction, define_engine, run_command
 from tfnmt.data.corpora.text_files import check_readable, decompressed_name, read_lines
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.converted import select_engine
-from tfnmt.loading.directions import refuse_several_targets
+from tfnmt.loading.directions import bound_language, find_direction
 from tfnmt.loading.models import LiteRTExport, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, progress_bar
 from tfnmt.runtime.files import check_outputs, write_lines
@@ -46,6 +46,7 @@ flags.DEFINE_string("output", None, "the file to write to (default: stdout)", fl
 flags.DEFINE_float(
     "length_penalty", None, "alpha of the length penalty (default: the run's)", 0, flag_values=FLAGS
 )
+define_direction(FLAGS)
 define_engine(FLAGS)
 
 
@@ -78,12 +79,12 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model and --input: both required, without other arguments; see --help")
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
     model = select_engine(find_model(values.model, changes), values.engine, values.quantization)
-    refuse_several_targets(model)
     if not isinstance(model, RunModel | LiteRTExport):
         raise UserError(
             f"{model.name}: a SavedModel; this command needs the run that it was made from, or a "
             "LiteRT export"
         )
+    _, target = find_direction(model, values.direction)
     path = Path(values.input)
     check_readable(path)
     check_outputs({"--output": values.output}, {"--input": [path], "--model": model.files})
@@ -91,7 +92,9 @@ def main(values: Any, positional: list[str]) -> None:
 
     from tfnmt.data.preparation.tokenizer import Tokenizer
     from tfnmt.decoding.scorer import Scorer
+    from tfnmt.decoding.signatures import with_target
 
+    signatures = with_target(signatures, bound_language(model, target))
     tokenizer_model = model.tokenizer_model()
     vocab_size = Tokenizer(tokenizer_model).vocab_size
 

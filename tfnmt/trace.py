@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import non_utf8_problems, run_command
+from tfnmt.cli import define_direction, non_utf8_problems, run_command
 from tfnmt.config import DecodingConfig, TrainingConfig
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer
 from tfnmt.errors import UsageError
-from tfnmt.loading.directions import refuse_several_targets
+from tfnmt.loading.directions import find_direction
 from tfnmt.loading.models import RunModel, find_folder, find_run
 from tfnmt.progress import log, progress_bar
 from tfnmt.runtime.files import check_outputs, write_atomically, write_lines
@@ -56,6 +56,7 @@ flags.DEFINE_integer(
     flag_values=FLAGS,
 )
 flags.DEFINE_string("html", None, "file for an interactive page", flag_values=FLAGS)
+define_direction(FLAGS)
 
 MAX_TEXTS = 8
 MAX_TOKENS = 64
@@ -93,10 +94,11 @@ def main(values: Any, positional: list[str]) -> None:
         trace = _make_trace(TRAINED if values.trained else UNTRAINED, traced_model, ids, SMOOTHING)
     else:
         model = find_run(find_folder(values.model), changes)
-        refuse_several_targets(model)
+        _, language = find_direction(model, values.direction)
         check_outputs({"--html": values.html}, {"--model": model.files})
         tokenizer = Tokenizer(model.run.tokenizer_model())
-        ids = _run_ids(model, tokenizer, positional, values.target)
+        prefix = tokenizer.source_prefix(language)
+        ids = _run_ids(model, tokenizer, prefix, (positional, values.target))
         configure_for_single_sentences()
         traced_model = _run_model(model, tokenizer)
         smoothing = model.config.training.label_smoothing
@@ -109,6 +111,8 @@ def _check(values: Any, positional: list[str]) -> None:
     problems = []
     if bool(values.model) == values.tiny:
         problems.append("--model, --tiny: give exactly one of them")
+    if values.direction and values.tiny:
+        problems.append("--direction: only for --model; remove it")
     if values.trained and not values.tiny:
         problems.append("--trained: only for --tiny; remove it, because a run is already trained")
     if values.model and not positional:
@@ -139,10 +143,15 @@ def _tiny_ids(texts: list[str], targets: list[str]) -> Ids:
     )
 
 
-def _run_ids(model: RunModel, tokenizer: Tokenizer, texts: list[str], targets: list[str]) -> Ids:
+def _run_ids(
+    model: RunModel, tokenizer: Tokenizer, prefix: list[int], texts: tuple[list[str], list[str]]
+) -> Ids:
+    """Return the ids of sources, which begin with a prefix, and of targets."""
     limit = min(MAX_TOKENS, model.config.decoding.max_source_length)
-    return _with_eos("text", iter(tokenizer.encode(texts)), limit), _with_eos(
-        "--target", iter(tokenizer.encode(targets)), MAX_TOKENS
+    sources, targets = map(tokenizer.encode, texts)
+    return (
+        _with_eos("text", (prefix + ids for ids in sources), limit),
+        _with_eos("--target", iter(targets), MAX_TOKENS),
     )
 
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import define_data, non_utf8_problems, read_data, run_command
+from tfnmt.cli import define_data, define_direction, non_utf8_problems, read_data, run_command
 from tfnmt.config import Config, build_config, merge, parse_overrides, preset_path, read_tree
 from tfnmt.data.corpora.catalog import data_folder, open_corpus, split_name
 from tfnmt.errors import UsageError, did_you_mean
-from tfnmt.loading.directions import refuse_several_targets
+from tfnmt.loading.directions import bound_language, find_direction
 from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
@@ -73,6 +73,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_integer("head", None, "attention: the head (default: all)", 1, flag_values=FLAGS)
 define_data(FLAGS)
+define_direction(FLAGS)
 
 
 def main(values: Any, positional: list[str]) -> None:
@@ -104,7 +105,7 @@ def _check(values: Any, plot: str, texts: list[str]) -> None:
     problems += non_utf8_problems([*texts, values.target or ""])
     if plot != "attention":
         problems += [f"{text}: unexpected argument; only attention takes a text" for text in texts]
-        given = [name for name in ("kind", "layer", "head", "target") if values[name].present]
+        given = [name for name in ATTENTION_FLAGS if values[name].present]
         problems += [f"--{name}: only for attention; remove it" for name in given]
     used = DATA_FLAGS.get(plot, ())
     given = [name for name in DATA_FLAGS["batches"] if values[name].present and name not in used]
@@ -183,20 +184,23 @@ def _schedule(values: Any) -> "Figure":
 
 def _attention(values: Any, text: str) -> "Figure":
     model = find_run(find_folder(values.model[0]))
-    refuse_several_targets(model)
+    language = bound_language(model, find_direction(model, values.direction)[1])
     layer, heads = _layer_and_heads(values, model.config)
     configure_for_single_sentences()
     translator = model.load_translator()
 
     from tfnmt.decoding.inspector import MAX_ATTENTION_TOKENS, Inspector
+    from tfnmt.decoding.signatures import with_target
+    from tfnmt.decoding.translator import signatures
     from tfnmt.plots.attention import draw_attention
 
     target = values.target
     if target is None:
-        target = translator.translate([text])["translation"].numpy()[0].decode()
+        translate = with_target(signatures(translator), language)["serving_default"]
+        target = translate(text=[text])["translation"].numpy()[0].decode()
         log(f"the model's translation: {target}")
     inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
-    maps = inspector.attention_maps(text, target)
+    maps = inspector.attention_maps(text, target, language)
     if MAX_ATTENTION_TOKENS in (len(maps.source), len(maps.target)):
         log(f"at most the first {MAX_ATTENTION_TOKENS} tokens of each text are shown")
     queries, keys = _queries_and_keys(maps, values.kind)
@@ -276,6 +280,9 @@ PLOTS: dict[str, Callable[..., "Figure"]] = {
 }
 
 NEEDS_RUN = ("attention", "curves", "batches")
+
+ATTENTION_FLAGS = ("kind", "layer", "head", "target", "direction")
+"""The flags of `attention`."""
 
 DATA_FLAGS = {
     "batches": ("cache_dir", "checksums", "data_dir", "mirror"),

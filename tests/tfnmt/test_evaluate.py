@@ -437,10 +437,31 @@ def test_evaluate_scores_a_direction_of_several(
     assert "not trained" not in capsys.readouterr().err
 
 
+@pytest.mark.slow  # the validation set has 2,000 pairs
+def test_evaluate_scores_every_direction_of_a_split_and_prints_the_means(
+    call: Call, two_way_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = (f"--json={tmp_path / 'scores.json'}", f"--report={tmp_path / 'report.md'}")
+    call(evaluate, f"--model={two_way_run}", "--split=val", "--max_length=2", *outputs)
+    evaluations = json.loads((tmp_path / "scores.json").read_text())
+    assert [each["target"] for each in evaluations] == ["de", "en"]
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if line.endswith(":")] == [
+        "en-de:",
+        "de-en:",
+        "mean of 2 directions:",
+    ]
+    mean = (evaluations[0]["chrf"]["score"] + evaluations[1]["chrf"]["score"]) / 2
+    assert f"chrF {mean:.2f}\n" in printed
+    report = (tmp_path / "report.md").read_text()
+    assert "en to de" in report
+    assert "de to en" in report
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--split=val"], "--direction: missing; .* en-de, de-en"),
+        (["--test=a.en,a.de"], "--direction: missing; .* en-de, de-en"),
         (["--split=val", "--direction=en-fr"], "--direction=en-fr: unknown; .* en-de, de-en"),
         (["--split=val", "--direction=de"], "--direction=de: unknown; .* en-de, de-en"),
         (["--split=val", "--direction=fr-en"], "--split=val: .* has no fr-en, only en-de, de-en"),

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfnmt.config import DecodingConfig
 from tfnmt.data.preparation.tokenizer import BOS, PAD
+from tfnmt.decoding.lines import Signature
 from tfnmt.decoding.searcher import output_projection
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
 from tfnmt.model.layers import Tensor
@@ -51,6 +52,15 @@ def _log_probs(transformer: Transformer, hidden: Tensor, target: Tensor) -> Tens
     logits = output_projection(transformer).logits(hidden)  # [B, T, V']
     log_probs = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)  # [B, T]
     return tf.where(target == PAD, 0.0, log_probs)
+
+
+def scoring_graph(transformer: Transformer) -> Signature:
+    """Return a graph that is `align_tokens` without attention, which takes memory."""
+
+    def log_probs(tokens: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"token_log_probs": token_log_probs(transformer, tokens, target)}
+
+    return tf.function(log_probs, input_signature=[TOKENS, TARGET], autograph=False)
 
 
 class AttentionMaps(NamedTuple):
@@ -132,7 +142,8 @@ class Inspector:
     ) -> dict[str, Tensor]:
         """Add encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
         _check_rows(text, translation)
-        source = self.codec.truncate(text, MAX_ATTENTION_TOKENS, target).tokens
+        limit = min(self.max_source, MAX_ATTENTION_TOKENS)
+        source = self.codec.truncate(text, limit, target).tokens
         forced = self.codec.truncate(translation, MAX_ATTENTION_TOKENS).tokens
         decoded = self.force_decode(source, forced)
         kinds = {name: decoded[name] for name in AttentionWeights._fields}

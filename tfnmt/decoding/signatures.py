@@ -4,19 +4,13 @@ The table SIGNATURES is the only list of them. The export, its warm-up requests,
 and the tests read it.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import tensorflow as tf
+from tfnmt.decoding.lines import Signature, Signatures, to_strings
 
-from tfnmt.decoding.inspector import TARGET, Inspector, token_log_probs
-from tfnmt.decoding.lines import Signature, Signatures
-from tfnmt.decoding.text import TOKENS
-from tfnmt.decoding.translator import Translator
-from tfnmt.model.layers import Tensor
-from tfnmt.model.transformer import Transformer
-
-TEXT_INPUTS = {"text", "translation"}
-"""Inputs that take strings."""
+TARGET = "target"
+"""The input with the language code that each text is translated to."""
 
 
 class SignatureSpec(NamedTuple):
@@ -28,7 +22,7 @@ class SignatureSpec(NamedTuple):
     @property
     def takes_text(self) -> bool:
         """Return whether all inputs are strings, so that any text is a valid request."""
-        return TEXT_INPUTS.issuperset(self.inputs)
+        return "tokens" not in self.inputs
 
 
 _TRANSLATION = ("translation", "score", "truncated")
@@ -53,22 +47,20 @@ the model card, which only an export has."""
 SOURCE_SIGNATURES = {
     name for name, spec in SIGNATURES.items() if "text" in spec.inputs and name != "info"
 }
-"""Signatures that encode sources. With language tokens, they also take `target` [B]."""
+"""Signatures that encode sources. With language tokens, they also take TARGET [B]."""
 
 
-def signatures(translator: Translator) -> Signatures:
-    """Return the graphs of a model by signature name, all of SIGNATURES except `info`."""
-    inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
+def signature_specs(targets: Sequence[str]) -> dict[str, SignatureSpec]:
+    """Return the signatures of a model.
+
+    Args:
+        targets: The languages with a language token; none for a single direction.
+    """
+    if not targets:
+        return SIGNATURES
     return {
-        "serving_default": translator.translate,
-        "greedy": translator.greedy,
-        "nbest": translator.nbest,
-        "align": inspector.align,
-        "align_tokens": inspector.align_tokens,
-        "attention": inspector.attention,
-        "tokenize": translator.tokenize,
-        "search": translator.search,
-        "detokenize": translator.detokenize,
+        name: spec._replace(inputs=(*spec.inputs, TARGET)) if name in SOURCE_SIGNATURES else spec
+        for name, spec in SIGNATURES.items()
     }
 
 
@@ -83,20 +75,11 @@ def with_target(graphs: Signatures, target: str | None) -> Signatures:
         return graphs
 
     def bind(graph: Signature) -> Signature:
-        def call(text: Tensor, **others: Tensor) -> dict[str, Tensor]:
-            return graph(text=text, target=tf.fill(tf.shape(text), target), **others)
+        def call(text: Any, **others: Any) -> Any:
+            return graph(text=text, target=to_strings([target] * len(text)), **others)
 
         return call
 
     return {
         name: bind(graph) if name in SOURCE_SIGNATURES else graph for name, graph in graphs.items()
     }
-
-
-def scoring_graph(transformer: Transformer) -> Signature:
-    """Return a graph that is `align_tokens` without attention, which takes memory."""
-
-    def log_probs(tokens: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"token_log_probs": token_log_probs(transformer, tokens, target)}
-
-    return tf.function(log_probs, input_signature=[TOKENS, TARGET], autograph=False)

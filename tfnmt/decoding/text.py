@@ -77,13 +77,15 @@ class TextCodec:
             target: [B] languages whose tokens the sources begin with, or None.
         """
         pieces = self.sentencepiece.tokenize(_valid(text))  # [B, (S)]
-        begins = tf.zeros([pieces.nrows(), 0], tf.int32)
-        if target is not None:
-            begins = self._language_tokens(text, target)
-        max_pieces = max_length - begins.shape[1] - 1  # leaves room for EOS
+        max_pieces = max_length - (1 if target is None else 2)  # leaves room for EOS
         truncated = pieces.row_lengths() > max_pieces
-        ends = tf.fill([pieces.nrows(), 1], EOS)
-        tokens = tf.concat([begins, pieces[:, :max_pieces], ends], axis=1).to_tensor(PAD)
+        parts = [pieces[:, :max_pieces], tf.fill([pieces.nrows(), 1], EOS)]
+        if target is not None:
+            # An empty text has no language token, so that its translation is empty.
+            has_text = pieces.row_lengths() > 0
+            begins = self._language_tokens(text, target)
+            parts.insert(0, tf.ragged.boolean_mask(begins, has_text[:, None]))
+        tokens = tf.concat(parts, axis=1).to_tensor(PAD)
         # An empty batch has no column. The Transformer needs at least one.
         missing = tf.maximum(1 - tf.shape(tokens)[1], 0)
         return Source(tf.pad(tokens, [[0, 0], [0, missing]]), truncated)

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tfnmt.config import Config, DecodingConfig, SamplingConfig
 from tfnmt.data.preparation.tokenizer import PAD, Tokenizer
-from tfnmt.decoding.lines import MISSING_SCORE
+from tfnmt.decoding.inspector import Inspector
+from tfnmt.decoding.lines import MISSING_SCORE, Signatures
 from tfnmt.decoding.searcher import Searcher, best_hypothesis, split_batches
 from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
 from tfnmt.model.layers import Tensor
@@ -133,6 +134,22 @@ class Translator:
             "tokens": tokens[:, :, : tf.maximum(longest, 1)],
             "truncated": source["truncated"],
         }
+
+
+def signatures(translator: Translator) -> Signatures:
+    """Return the graphs of a model by signature name, all of SIGNATURES except `info`."""
+    inspector = Inspector(translator.transformer, translator.codec, translator.decoding)
+    return {
+        "serving_default": translator.translate,
+        "greedy": translator.greedy,
+        "nbest": translator.nbest,
+        "align": inspector.align,
+        "align_tokens": inspector.align_tokens,
+        "attention": inspector.attention,
+        "tokenize": translator.tokenize,
+        "search": translator.search,
+        "detokenize": translator.detokenize,
+    }
 
 
 def load_translator(

@@ -11,6 +11,7 @@ once.
 
 import json
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ MIN_POSITIONS = 1024
 """Least number of position encodings. CTranslate2 reads sources of this length by default."""
 
 README = """\
-A translation model from {source} to {target}, exported by tfnmt for CTranslate2.
+A translation model ({directions}), exported by tfnmt for CTranslate2.
 Weights: {quantization}.
 
     pip install ctranslate2 sentencepiece
@@ -46,15 +47,14 @@ Weights: {quantization}.
     translator = ctranslate2.Translator(folder, device="cpu")  # or "cuda"
     texts = ["..."]
     results = translator.translate_batch(
-        tokenizer.encode(texts, out_type=str),
+        {tokens},
         max_batch_size=64,
 {options}
     )
     for result in results:
         print(tokenizer.decode(result.hypotheses[0]))
 
-Pass only the tokens of SentencePiece: the model adds </s> to a source, and never generates padding
-or <s>.
+Pass only {passed}: the model adds </s> to a source, and never generates padding or <s>.
 
 CTranslate2 divides the log probability by length^length_penalty, tfnmt by ((5 + length) / 6)^
 length_penalty. CTranslate2 stops at beam_size finished translations. Both find the same
@@ -109,7 +109,7 @@ def export_ctranslate2(
         spec.save(str(temporary))
         (temporary / "tokenizer.model").write_bytes(tokenizer_model)
         _write(temporary / "model_card.json", card_json)
-        _write(temporary / "README.txt", _readme(config, quantization))
+        _write(temporary / "README.txt", _readme(config, card["targets"], quantization))
     return folder
 
 
@@ -240,11 +240,18 @@ def _positions(count: int, d_model: int) -> np.ndarray:
     return np.array(sinusoids(np.arange(count), d_model))
 
 
-def _readme(config: Config, quantization: str) -> str:
+def _readme(config: Config, targets: Sequence[str], quantization: str) -> str:
     options = search_options(config.decoding)
+    tokens, passed = "tokenizer.encode(texts, out_type=str)", "the tokens of SentencePiece"
+    if targets:
+        token = f"<2{config.data.target}>"
+        tokens = f'[["{token}", *tokens] for tokens in {tokens}]'
+        languages = ", ".join(targets)
+        passed = f"the token of the target language ({languages}), as in {token}, and {passed}"
     return README.format(
-        source=config.data.source,
-        target=config.data.target,
+        directions=", ".join(config.data.all_directions),
+        tokens=tokens,
+        passed=passed,
         quantization=quantization,
         options="\n".join(f"        {name}={value!r}," for name, value in options.items()),
     )

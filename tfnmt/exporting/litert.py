@@ -21,8 +21,7 @@ from tfnmt.data.preparation.tokenizer import BOS, PAD
 from tfnmt.decoding.inspector import MAX_ATTENTION_TOKENS, shift_right
 from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
 from tfnmt.decoding.searcher import Searcher
-from tfnmt.decoding.signatures import signatures
-from tfnmt.decoding.translator import Translator
+from tfnmt.decoding.translator import Translator, signatures
 from tfnmt.exporting.litert_parity import check_litert
 from tfnmt.litert.interpreters import Size
 from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER, checksum
@@ -90,8 +89,7 @@ def publish_litert(
         files = (GRAPHS, TOKENIZER)
         card = {**card, "checksums": {name: checksum(temporary / name) for name in files}}
         write_json(temporary / CARD, card)
-        exact = card["quantization"] == "float32"
-        report = check_litert(signatures(translator), texts, pairs, temporary, exact)
+        report = check_litert(signatures(translator), texts, pairs, temporary, card)
         write_json(temporary / PARITY, report)
         write_json(temporary / CARD, {**card, "parity": report})
     return report

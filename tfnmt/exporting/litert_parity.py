@@ -14,10 +14,11 @@ import tensorflow as tf
 from tfnmt.config import Config
 from tfnmt.data.corpora.catalog import open_corpus, split_name
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
+from tfnmt.decoding.lines import best_translations, read_windows, to_strings, translate_lines
+from tfnmt.decoding.signatures import TARGET, with_target
 from tfnmt.errors import UserError
 from tfnmt.exporting import answer_litert
-from tfnmt.exporting.parity import TOLERANCE, Call, clean_process, make_calls
+from tfnmt.exporting.parity import TOLERANCE, Call, clean_process, language_rows, make_calls
 from tfnmt.litert.interpreters import Arrays
 from tfnmt.litert.model import AXES
 
@@ -42,7 +43,7 @@ def check_litert(
     texts: Sequence[str],
     pairs: Sequence[Pair],
     folder: Path,
-    exact: bool,
+    card: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Compare the outputs of a run with those of its LiteRT export.
 
@@ -51,23 +52,26 @@ def check_litert(
         texts: The texts of the parity check.
         pairs: Validation pairs, for BLEU.
         folder: The export.
-        exact: Whether the export must reproduce every string, except near ties: hypotheses whose
-            scores differ by rounding only.
+        card: Its model card. A float32 export must reproduce every string, except near ties:
+            hypotheses whose scores differ by rounding only.
 
     Returns:
         The parity report.
 
     Raises:
-        UserError: The export cannot run, or it differs and `exact` is True.
+        UserError: The export cannot run, or it differs and is float32.
     """
-    calls = [call for call in make_calls(graphs, texts) if call[0] in SIGNATURES]
-    sources = _strings([source for source, _ in pairs])
-    answer = _answers(folder, [*calls, ("serving_default", {"text": sources})])
+    targets = card["targets"]
+    calls = [call for call in make_calls(graphs, texts, targets) if call[0] in SIGNATURES]
+    sources = {"text": to_strings([source for source, _ in pairs])}
+    if targets:
+        sources[TARGET] = language_rows([card["target"]], len(pairs))
+    answer = _answers(folder, [*calls, ("serving_default", sources)])
     identical = translations = 0
     for (name, inputs), found in zip(calls, answer["outputs"], strict=False):
         tensors = graphs[name](**{key: tf.constant(value) for key, value in inputs.items()})
         expected = {key: value.numpy() for key, value in tensors.items()}
-        if exact:
+        if card["quantization"] == "float32":
             _check_equal(name, expected, found)
         if name == "serving_default":
             translations += len(expected["translation"])
@@ -79,6 +83,7 @@ def check_litert(
         "imported_packages": answer["modules"],
     }
     if pairs:
+        graphs = with_target(graphs, card["target"] if targets else None)
         report |= _bleu(graphs, pairs, answer["outputs"][-1]["translation"])
     return report
 
@@ -94,9 +99,8 @@ def _check_equal(name: str, expected: Arrays, found: Arrays) -> None:
         if key in ("translation", "translations"):
             continue
         ours, theirs = (_real(key, values[key], expected) for values in (expected, found))
-        is_float = ours.dtype.kind == "f"
-        equal = _close(ours, theirs) if is_float else ours == theirs
-        if not np.all(equal):  # also if there is a NaN
+        compare = _close if ours.dtype.kind == "f" else np.equal
+        if ours.shape != theirs.shape or not np.all(compare(ours, theirs)):  # a NaN is not equal
             raise UserError(
                 f"{name}.{key}: the run and the export return different values; "
                 "nothing was published"
@@ -128,10 +132,6 @@ def _bleu(graphs: Mapping[str, Any], pairs: Sequence[Pair], found: np.ndarray) -
         "bleu_of_run": round(sacrebleu.corpus_bleu(translations, [references]).score, 2),
         "bleu_of_export": round(sacrebleu.corpus_bleu(exported, [references]).score, 2),
     }
-
-
-def _strings(texts: Sequence[str]) -> np.ndarray:
-    return np.array([text.encode(errors="replace") for text in texts], dtype=object)
 
 
 def _answers(folder: Path, calls: Sequence[Call]) -> dict[str, Any]:

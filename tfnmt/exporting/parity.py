@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ import tensorflow as tf
 from tfnmt.config import Config
 from tfnmt.data.corpora.catalog import open_corpus, split_name
 from tfnmt.data.preparation.tokenizer import UNK, Tokenizer
-from tfnmt.decoding.lines import length_batches
-from tfnmt.decoding.signatures import SIGNATURES
+from tfnmt.decoding.lines import length_batches, to_strings
+from tfnmt.decoding.signatures import SOURCE_SIGNATURES, TARGET, signature_specs
 from tfnmt.errors import UserError
 
 Arrays = dict[str, np.ndarray]
@@ -105,14 +105,18 @@ def _random_texts(tokenizer: Tokenizer) -> list[str]:
     )
 
 
-def make_calls(graphs: Mapping[str, Any], texts: Sequence[str]) -> list[Call]:
+def make_calls(
+    graphs: Mapping[str, Any], texts: Sequence[str], targets: Sequence[str] = ()
+) -> list[Call]:
     """Return calls of every graph that together cover all texts.
 
     Args:
         graphs: The graphs of the run by signature name.
         texts: The texts to translate. Translations and token ids are computed from them.
+        targets: The languages with a language token. The texts take them in turn.
     """
-    return [call for batch in _batches(texts) for call in _batch_calls(graphs, _strings(batch))]
+    batches = map(to_strings, _batches(texts))
+    return [call for batch in batches for call in _batch_calls(graphs, batch, targets)]
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -127,19 +131,26 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield hard
 
 
-def _batch_calls(graphs: Mapping[str, Any], text: np.ndarray) -> Iterator[Call]:
-    translation = graphs["greedy"](text=tf.constant(text))["translation"].numpy()
+def _batch_calls(
+    graphs: Mapping[str, Any], text: np.ndarray, targets: Sequence[str]
+) -> Iterator[Call]:
+    languages = {TARGET: language_rows(targets, len(text))} if targets else {}
+    translation = _arrays(graphs["greedy"](**_tensors({"text": text} | languages)))["translation"]
     tokens, target = (
-        graphs["tokenize"](text=tf.constant(side))["tokens"].numpy() for side in (text, translation)
+        _arrays(graphs["tokenize"](**_tensors({"text": side} | languages)))["tokens"]
+        for side in (text, translation)
     )
     inputs = {"text": text, "translation": translation, "tokens": tokens, "target": target}
-    for name in graphs:
+    for name, spec in signature_specs(targets).items():
+        given = inputs | languages if name in SOURCE_SIGNATURES else inputs
         rows = slice(ATTENTION_ROWS if name == "attention" else None)
-        yield name, {key: inputs[key][rows] for key in SIGNATURES[name].inputs}
+        if name in graphs:
+            yield name, {key: given[key][rows] for key in spec.inputs}
 
 
-def _strings(texts: Sequence[str]) -> np.ndarray:
-    return np.array([text.encode(errors="replace") for text in texts], dtype=object)
+def language_rows(targets: Sequence[str], count: int) -> np.ndarray:
+    """Return a language for each of some texts [B], all of them in turn."""
+    return to_strings([*islice(cycle(targets), count)])
 
 
 # --- Comparison -----------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfnmt.decoding.signatures import signatures
 from tfnmt.decoding.text import TEXT
-from tfnmt.decoding.translator import Translator
+from tfnmt.decoding.translator import Translator, signatures
 from tfnmt.exporting import answer_calls, replay_warmup
 from tfnmt.exporting.parity import check_parity, clean_process, make_calls
 from tfnmt.exporting.warmup import check_warmup, write_warmup
@@ -66,7 +65,7 @@ def publish(
         clean_process(replay_warmup.__file__) as run_replay_warmup,
         atomic_path(path) as temporary,
     ):
-        calls = pool.submit(make_calls, graphs, texts)
+        calls = pool.submit(make_calls, graphs, texts, card.get("targets", ()))
         temporary.mkdir()
         _save(translator, traced, temporary)
         _add_extras(card, texts, temporary)
@@ -103,7 +102,7 @@ def _add_extras(card: dict[str, Any], texts: Sequence[str], folder: Path) -> Non
     _write_json(folder / CARD, card)
     by_length = sorted(texts, key=len)
     short, long = (by_length[len(texts) * share // 10] for share in (5, 9))
-    write_warmup(folder / replay_warmup.WARMUP, short, long)
+    write_warmup(folder / replay_warmup.WARMUP, short, long, card.get("targets", ()))
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

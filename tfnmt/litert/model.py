@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfnmt.errors import UserError
-from tfnmt.litert.codec import PAD, Codec
+from tfnmt.litert.codec import PAD, Codec, Encoded
 from tfnmt.litert.interpreters import Arrays, Interpreters, Size
 
 GRAPHS = "model.tflite"
@@ -94,20 +94,38 @@ class LiteRTModel:
 
     # --- Translation ------------------------------------------------------------------------------
 
-    def _translate(self, text: Texts) -> Arrays:
-        source = self._tokenize(text)
+    def _translate(self, text: Texts, target: Texts | None = None) -> Arrays:
+        source = self._tokenize(text, target)
         found = self._search_tokens(source["tokens"])
         return self._outputs(found, source["truncated"])
 
-    def _greedy(self, text: Texts) -> Arrays:
-        source = self._tokenize(text)
+    def _greedy(self, text: Texts, target: Texts | None = None) -> Arrays:
+        source = self._tokenize(text, target)
         found = _best([self._search("greedy", row) for row in _rows(source["tokens"])])
         return self._outputs(found, source["truncated"])
 
-    def _tokenize(self, text: Texts) -> Arrays:
-        encoded = [self._codec.encode(each, self._max_source) for each in text]
+    def _tokenize(self, text: Texts, target: Texts | None = None) -> Arrays:
+        encoded = self._encode(text, self._max_source, target)
         truncated = np.array([each.truncated for each in encoded], bool)
         return {"tokens": pad([each.ids for each in encoded]), "truncated": truncated}
+
+    def _encode(self, text: Texts, max_length: int, target: Texts | None) -> list[Encoded]:
+        """Encode sources [B], to translate to languages [B] if the model has several.
+
+        Raises:
+            UserError: A language is missing or unknown, or the model has only one.
+        """
+        count = len(text) if self._codec.languages else 0
+        if count != (0 if target is None else len(target)):
+            raise UserError(
+                f"target: must have {count} languages; the model translates to "
+                f"{', '.join(self._codec.languages) or 'one language'}"
+            )
+        languages = [None] * len(text) if target is None else target
+        return [
+            self._codec.encode(each, max_length, language)
+            for each, language in zip(text, languages, strict=True)
+        ]
 
     def _search_tokens(self, tokens: np.ndarray) -> Arrays:
         return _best([self._search("search", row, count=1) for row in _rows(tokens)])
@@ -119,8 +137,8 @@ class LiteRTModel:
         text = self._detokenize(found["tokens"])
         return {**text, "score": found["score"], "truncated": truncated}
 
-    def _nbest(self, text: Texts) -> Arrays:
-        source = self._tokenize(text)
+    def _nbest(self, text: Texts, target: Texts | None = None) -> Arrays:
+        source = self._tokenize(text, target)
         beams = self.card["limits"]["beam_size"]
         found = [self._search("search", row, count=beams) for row in _rows(source["tokens"])]
         lists = [self._distinct(each) for each in found]
@@ -138,7 +156,7 @@ class LiteRTModel:
         """Return text, score and ids of the hypotheses, each text once with its best score."""
         distinct: dict[bytes, tuple[bytes, float, np.ndarray]] = {}
         for row, score in zip(found["tokens"], found["scores"], strict=True):
-            if score > -np.inf:
+            if score > MISSING_SCORE:  # LiteRT may return the lowest number for -inf
                 text = self._codec.decode(row)
                 distinct.setdefault(text, (text, float(score), row[row != PAD]))
         return list(distinct.values())
@@ -171,23 +189,25 @@ class LiteRTModel:
 
     # --- Force-decoding ---------------------------------------------------------------------------
 
-    def _align(self, text: Texts, translation: Texts) -> Arrays:
-        return self._force_decode("align", *self._encode_pairs("align", text, translation))
+    def _align(self, text: Texts, translation: Texts, target: Texts | None = None) -> Arrays:
+        pairs = self._encode_pairs("align", text, translation, target)
+        return self._force_decode("align", *pairs)
 
     def _align_tokens(self, tokens: np.ndarray, target: np.ndarray) -> Arrays:
         return self._force_decode("align", _rows(tokens), _rows(target))
 
-    def _attention(self, text: Texts, translation: Texts) -> Arrays:
-        return self._force_decode("attention", *self._encode_pairs("attention", text, translation))
+    def _attention(self, text: Texts, translation: Texts, target: Texts | None = None) -> Arrays:
+        pairs = self._encode_pairs("attention", text, translation, target)
+        return self._force_decode("attention", *pairs)
 
     def _encode_pairs(
-        self, kind: str, text: Texts, translation: Texts
+        self, kind: str, text: Texts, translation: Texts, target: Texts | None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return the ids of texts and translations, truncated to the largest graph of a kind."""
         largest = self._interpreters.sizes[kind][-1]
         max_source = min(self._max_source, largest.source)
         return (
-            [self._codec.encode(each, max_source).ids for each in text],
+            [each.ids for each in self._encode(text, max_source, target)],
             [self._codec.encode(each, largest.target).ids for each in translation],
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 from tfnmt import __version__
 from tfnmt.config import Config
 from tfnmt.data.corpora.catalog import license
+from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.runs.run import Run
 
 PACKAGES = ("tensorflow", "tensorflow-text", "keras", "keras-nlp", "sentencepiece")
@@ -31,6 +32,8 @@ def make_card(
     return {
         "source": config.data.source,
         "target": config.data.target,
+        "directions": list(config.data.all_directions),
+        "targets": list(Tokenizer(run.tokenizer_model()).language_tokens),
         "run": _file_name(str(run.path)),
         "step": step,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -58,12 +58,3 @@ def find_direction(model: Model, direction: str | None) -> tuple[str, str]:
 def bound_language(model: Model, target: str) -> str | None:
     """Return the language that the graphs of a model take, or None if they take none."""
     return target if model.targets else None
-
-
-def refuse_several_targets(model: Model) -> None:
-    """Raise a UsageError for a model with language tokens, which a command does not support."""
-    if model.targets:
-        raise UsageError(
-            f"{model.name}: has several target languages ({', '.join(model.targets)}), which this "
-            "command does not support; use translate or evaluate"
-        )

@@ -114,7 +114,8 @@ class RunModel:
         """
         translator = self.load_translator(prefix)
         from tfnmt.decoding.compiled import SingleSentenceSearch
-        from tfnmt.decoding.signatures import scoring_graph, signatures
+        from tfnmt.decoding.inspector import scoring_graph
+        from tfnmt.decoding.translator import signatures
 
         return {
             **signatures(translator),

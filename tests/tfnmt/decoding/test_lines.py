@@ -45,8 +45,7 @@ from tfnmt.decoding.lines import (
     whole_line,
     with_log_probs,
 )
-from tfnmt.decoding.signatures import signatures
-from tfnmt.decoding.translator import Translator
+from tfnmt.decoding.translator import Translator, signatures
 from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.runtime.startup import PARALLEL_STREAMS

@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from tfnmt.config import DecodingConfig, ModelConfig, SamplingConfig, TokenizerConfig
 from tfnmt.data.preparation.tokenizer import EOS, Tokenizer, train_tokenizer
-from tfnmt.decoding.inspector import token_log_probs
+from tfnmt.decoding.inspector import scoring_graph, token_log_probs
 from tfnmt.decoding.lines import MAX_ROWS, WINDOW, Segment, Signatures, nbest_translations
 from tfnmt.decoding.scorer import Scored, Scorer
 from tfnmt.decoding.search import Hypotheses, length_penalty
 from tfnmt.decoding.searcher import Searcher
-from tfnmt.decoding.signatures import scoring_graph, signatures
-from tfnmt.decoding.translator import Translator
+from tfnmt.decoding.translator import Translator, signatures
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import Transformer
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tfnmt.config import Config, DecodingConfig, ModelConfig, TokenizerConfig
 from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
-from tfnmt.decoding.signatures import signatures, with_target
-from tfnmt.decoding.translator import Translator, load_translator
+from tfnmt.decoding.signatures import with_target
+from tfnmt.decoding.translator import Translator, load_translator, signatures
 from tfnmt.model.transformer import Transformer
 
 WORDS = "the old dog sees a cat and runs home because it rains today in town".split()  # noqa: SIM905
@@ -182,11 +182,18 @@ def multilingual() -> Translator:
 
 
 def test_sources_begin_with_the_token_of_their_target(multilingual: Translator) -> None:
-    found = multilingual.tokenize(tf.constant(["the dog", "", "<2fr>"]), ["fr", "de", "de"])
+    found = multilingual.tokenize(tf.constant(["the dog", "<2fr>"]), ["fr", "de"])
     tokens = multilingual.codec.languages
-    assert found["tokens"][:, 0].numpy().tolist() == [tokens["fr"], tokens["de"], tokens["de"]]
-    assert found["tokens"][1].numpy()[:2].tolist() == [tokens["de"], 2]
-    assert tokens["fr"] not in found["tokens"][2].numpy()
+    assert found["tokens"][:, 0].numpy().tolist() == [tokens["fr"], tokens["de"]]
+    assert tokens["fr"] not in found["tokens"][1].numpy()
+
+
+def test_empty_text_has_no_language_token_and_an_empty_translation(
+    multilingual: Translator,
+) -> None:
+    texts, targets = tf.constant(["", "the dog"]), ["de", "de"]
+    assert multilingual.tokenize(texts, targets)["tokens"][0].numpy()[:2].tolist() == [2, 0]
+    assert multilingual.translate(texts, targets)["translation"][0] == b""
 
 
 def test_truncation_keeps_the_language_token(multilingual: Translator) -> None:

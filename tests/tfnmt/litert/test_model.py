@@ -14,7 +14,8 @@ import pytest
 from sentencepiece import SentencePieceTrainer
 
 from tfnmt.decoding.lines import Signatures
-from tfnmt.decoding.signatures import SIGNATURES, signatures
+from tfnmt.decoding.signatures import SIGNATURES
+from tfnmt.decoding.translator import signatures
 from tfnmt.errors import UserError
 from tfnmt.litert.model import AXES, CARD, GRAPHS, LIMITS, TOKENIZER, LiteRTModel, checksum
 from tfnmt.loading.models import find_run

@@ -1,10 +1,7 @@
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tfnmt import export, score
 from tfnmt.errors import UsageError
 from tfnmt.loading.directions import bound_language, find_direction, find_target
 from tfnmt.loading.models import find_run
@@ -30,16 +27,3 @@ def test_several_directions_name_their_target(two_way_run: Path) -> None:
 def test_unknown_direction_is_refused(two_way_run: Path, direction: str) -> None:
     with pytest.raises(UsageError, match=r"^--direction=.* has en-de, de-en; "):
         find_direction(find_run(two_way_run), direction)
-
-
-@pytest.mark.parametrize("command", [score, export])
-def test_commands_without_target_refuse_several_languages(
-    call: Callable[..., None], two_way_run: Path, tmp_path: Path, command: ModuleType
-) -> None:
-    (tmp_path / "pairs.tsv").write_text("x\ty\n")
-    flags = {
-        score: f"--input={tmp_path / 'pairs.tsv'}",
-        export: f"--output={tmp_path / 'export'}",
-    }
-    with pytest.raises(UsageError, match=r"several target languages \(de, en\)"):
-        call(command, f"--model={two_way_run}", flags[command])

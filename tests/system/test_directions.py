@@ -1,0 +1,90 @@
+"""A model of several directions in every command, and its exports."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import tensorflow as tf
+from matplotlib.image import imread
+
+from tfnmt import export, score, trace, translate, visualize
+from tfnmt.errors import UserError
+from tfnmt.litert.model import LiteRTModel
+
+Call = Callable[..., None]
+
+TEXTS = [b"The dog sleeps.", b"", b"Der Hund"]
+TARGETS = [b"de", b"en", b"en"]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("The dog sleeps.\tDer Hund\n")
+    return path
+
+
+def test_score_depends_on_the_direction(
+    call: Call, two_way_run: Path, pairs: Path, tmp_path: Path
+) -> None:
+    for direction in "en-de", "de-en":
+        output = f"--output={tmp_path / direction}"
+        flags = (f"--direction={direction}", f"--input={pairs}", output)
+        call(score, f"--model={two_way_run}", *flags)
+    assert (tmp_path / "en-de").read_text() != (tmp_path / "de-en").read_text()
+
+
+@pytest.mark.parametrize("command", [score, trace, visualize])
+def test_commands_list_the_directions_if_none_is_given(
+    call: Call, two_way_run: Path, pairs: Path, command: ModuleType
+) -> None:
+    arguments = {score: [f"--input={pairs}"], trace: ["a"], visualize: ["attention", "a"]}
+    with pytest.raises(UserError, match=r"--direction: missing; .* en-de, de-en"):
+        call(command, f"--model={two_way_run}", *arguments[command])
+
+
+def test_trace_and_plot_begin_with_the_language_token(
+    call: Call, two_way_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = (f"--model={two_way_run}", "--direction=de-en", "Der Hund")
+    call(trace, *flags, "--target=the dog")
+    assert "<2en>" in capsys.readouterr().out
+    call(visualize, "attention", *flags, f"--output={tmp_path / 'a.png'}")
+    assert imread(tmp_path / "a.png").ndim == 3
+
+
+@pytest.mark.slow
+def test_saved_model_takes_the_target_language(
+    call: Call, two_way_run: Path, tmp_path: Path
+) -> None:
+    call(export, f"--model={two_way_run}", f"--output={tmp_path / 'm'}")
+    loaded = tf.saved_model.load(str(tmp_path / "m" / "1"))
+    call_graph = loaded.signatures["serving_default"]
+    found = call_graph(text=tf.constant(TEXTS), target=tf.constant(TARGETS))
+    assert found["translation"].numpy()[1] == b""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="de, en"):
+        call_graph(text=tf.constant([b"a"]), target=tf.constant([b"fr"]))
+    card = json.loads((tmp_path / "m" / "1" / "assets.extra" / "model_card.json").read_text())
+    assert card["targets"] == ["de", "en"]
+    assert card["directions"] == ["en-de", "de-en"]
+
+
+@pytest.mark.slow
+def test_litert_export_has_the_translations_of_the_run(
+    call: Call, two_way_run: Path, tmp_path: Path
+) -> None:
+    call(export, f"--model={two_way_run}", f"--output={tmp_path / 'm'}", "--format=litert")
+    (tmp_path / "in").write_text("The dog sleeps.\n\n")
+    for target in "de", "en":
+        for model, name in (two_way_run, "run"), (tmp_path / "m", "litert"):
+            flags = (f"--target={target}", f"--input={tmp_path / 'in'}")
+            call(translate, f"--model={model}", *flags, f"--output={tmp_path / name}")
+        assert (tmp_path / "run").read_bytes() == (tmp_path / "litert").read_bytes()
+    model = LiteRTModel(tmp_path / "m" / "1", 1)
+    for name in "serving_default", "greedy", "nbest", "tokenize":
+        with pytest.raises(UserError, match=r"target: .* de, en"):
+            model.signatures[name](text=[b"a"])
+    with pytest.raises(UserError, match=r"target=fr: .* de, en"):
+        model.signatures["serving_default"](text=[b"a"], target=[b"fr"])
