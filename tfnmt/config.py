@@ -579,7 +579,13 @@ END_KEYS = tuple(
 )
 """Keys that decide only when training ends."""
 
-CHANGEABLE_KEYS = (*END_KEYS, "training.device_tokens", "model.attention")
+INTERVAL_KEYS = tuple(
+    f"training.{key}"
+    for key in ("checkpoint_steps", "validation_steps", "log_steps", "histogram_steps")
+)
+"""Keys that decide only when a training run saves, validates and logs."""
+
+CHANGEABLE_KEYS = (*END_KEYS, *INTERVAL_KEYS, "training.device_tokens", "model.attention")
 """Keys that may change when a run is resumed, because its steps stay the same."""
 
 

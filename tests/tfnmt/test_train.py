@@ -88,6 +88,13 @@ def test_run_is_not_resumed_with_a_different_model(copied_run: Run, train_toy: T
     assert copied_run.finished
 
 
+def test_intervals_may_change_when_a_run_is_resumed(copied_run: Run, train_toy: Train) -> None:
+    changes = {"training__checkpoint_steps": 7, "training__validation_steps": 14}
+    run = train_toy(training__max_steps=14, **changes)
+    assert [path.name for path in run.checkpoints().all()][-1] == "00000014"
+    assert json.loads((run.path / "validations.jsonl").read_text().splitlines()[-1])["step"] == 14
+
+
 @pytest.mark.parametrize(
     ("changes", "settings"),
     [

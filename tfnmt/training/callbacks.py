@@ -139,27 +139,51 @@ class Forecast(keras.callbacks.Callback):
         enough = self._steps == FORECAST_STEPS or self._seconds >= FORECAST_SECONDS
         if enough and not self._logged:
             self._logged = True
-            log(self._forecast(self._steps, self._seconds, self._tokens))
+            self._log()
 
-    def _forecast(self, steps: int, seconds: float, tokens: int) -> str:
+    def _log(self) -> None:
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        throughput = self._tokens / self._seconds
+        costs = f"{throughput:,.0f} target tokens/s, {memory:.1f} GB of memory so far"
+        left = self._seconds_left()
+        if left is None:
+            log(f"forecast: {costs}, end unknown (it depends on training.patience)")
+            return
+        last_step = self.progress.step + left * self._steps / self._seconds
+        epochs = last_step / self.plan.batches_per_epoch
+        ends = datetime.now() + timedelta(seconds=left)
+        log(
+            f"forecast: {costs}, {epochs:,.1f} epochs, done in {timedelta(seconds=round(left))} "
+            f"({ends:%Y-%m-%d %H:%M}) without validation"
+        )
+        for problem in early_ends(self.config, round(last_step)):
+            log(problem)
+
+    def _seconds_left(self) -> float | None:
+        """Return the time until the first limit; None if only patience ends the training run."""
         progress, config = self.progress, self.config
         left = []
         if self.end is not None:
-            left.append((self.end - progress.step) * seconds / steps)
+            left.append((self.end - progress.step) * self._seconds / self._steps)
         if config.max_tokens is not None:
-            left.append((config.max_tokens - progress.tokens) * seconds / tokens)
+            left.append((config.max_tokens - progress.tokens) * self._seconds / self._tokens)
         if config.max_minutes is not None:
             left.append(60 * config.max_minutes - progress.seconds)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        costs = f"{tokens / seconds:,.0f} target tokens/s, {memory:.1f} GB of memory so far"
-        if not left:
-            return f"forecast: {costs}, end unknown (it depends on training.patience)"
-        epochs = (progress.step + min(left) * steps / seconds) / self.plan.batches_per_epoch
-        ends = datetime.now() + timedelta(seconds=min(left))
-        return (
-            f"forecast: {costs}, {epochs:,.1f} epochs, done in "
-            f"{timedelta(seconds=round(min(left)))} ({ends:%Y-%m-%d %H:%M}) without validation"
-        )
+        return min(left, default=None)
+
+
+def early_ends(config: TrainingConfig, last_step: int) -> Iterator[str]:
+    """Yield a warning for each phase that a training run ends before, with a better setting."""
+    for name, phase, share in (
+        ("warmup_steps", "the warm-up does", 5),
+        ("validation_steps", "the first validation", 10),
+    ):
+        steps = getattr(config, name)
+        if steps > last_step:
+            yield (
+                f"training.{name}={steps}: the run ends after about {last_step:,} steps, before "
+                f"{phase}; use --set training.{name}={max(1, last_step // share)}, or train longer"
+            )
 
 
 class Checkpointer(keras.callbacks.Callback):

@@ -17,6 +17,7 @@ from tfnmt.training.callbacks import (
     Forecast,
     Guard,
     Signals,
+    early_ends,
 )
 from tfnmt.training.checkpoints import Progress
 from tfnmt.training.trainer import Stop
@@ -73,6 +74,16 @@ def test_forecast_reports_the_end_if_it_is_known(
     err = capsys.readouterr().err
     assert err.count("tfnmt: forecast: ") == 1
     assert expected in err
+
+
+def test_early_end_is_reported_with_a_setting_that_is_reached() -> None:
+    config = TrainingConfig(warmup_steps=4000, validation_steps=1000)
+    warmup, validation = early_ends(config, 402)
+    assert warmup.startswith("training.warmup_steps=4000: ")
+    assert "--set training.warmup_steps=80," in warmup
+    assert validation.startswith("training.validation_steps=1000: ")
+    assert "--set training.validation_steps=40," in validation
+    assert not [*early_ends(config, 4000)]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 
 SPACE = "\u2581"
 
+MIN_RECOMMENDED_SIZE = 400
+"""The 256 byte tokens, the special ones, and room for the characters of an alphabet."""
+
 LANGUAGE_TOKEN = re.compile(r"<2(\w+)>")
 """The token of a target language, for example `<2de>` (Johnson et al., 2017)."""
 
@@ -196,17 +199,23 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return processor
 
 
+def _usual_size(largest: int) -> int:
+    """Return a vocabulary size for a text: of the largest one, most tokens would be rare."""
+    return min(largest, max(MIN_RECOMMENDED_SIZE, largest // 5 // 100 * 100))
+
+
 def _vocabulary_error(vocab_size: int, message: str) -> UserError:
     """Convert SentencePiece's message into an error that names the key and a size that fits."""
-    for pattern, bound in (
-        (r"<= (\d+)", "at most"),
-        (r"required_chars\. \d+ vs (\d+)", "at least"),
+    for pattern, bound, recommend in (
+        (r"<= (\d+)", "at most", _usual_size),
+        (r"required_chars\. \d+ vs (\d+)", "at least", int),
     ):
         found = re.search(pattern, message)
         if found:
+            limit = int(found[1])
             return UsageError(
                 f"tokenizer.vocab_size={vocab_size}: does not fit this text, which allows {bound} "
-                f"{found[1]}; use --set tokenizer.vocab_size={found[1]}"
+                f"{limit}; use --set tokenizer.vocab_size={recommend(limit)}"
             )
     return UserError(
         f"tokenizer: {' '.join(message.split())}; check that the training text is not empty"

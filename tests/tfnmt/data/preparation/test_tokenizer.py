@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from threading import Barrier
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tfnmt.config import TokenizerConfig
+from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
 from tfnmt.errors import UsageError, UserError
 
@@ -72,10 +74,15 @@ def encode_and_decode(tokenizer: Tokenizer, line: str) -> str:
 
 
 def bound_in(error: pytest.ExceptionInfo[UsageError], words: str) -> int:
-    """Return the bound of the vocabulary size that an error names, also in its fix."""
-    found = re.search(rf"{words} (\d+); .*--set tokenizer\.vocab_size=\1$", str(error.value))
+    """Return the bound of the vocabulary size that an error names."""
+    found = re.search(rf"{words} (\d+); ", str(error.value))
     assert found is not None, error.value
     return int(found[1])
+
+
+def size_in(error: pytest.ExceptionInfo[UsageError]) -> int:
+    """Return the vocabulary size that an error recommends."""
+    return int(str(error.value).rpartition("--set tokenizer.vocab_size=")[2])
 
 
 def test_special_ids_are_0_1_2_3(tokenizer: Tokenizer) -> None:
@@ -137,11 +144,20 @@ def test_too_large_vocabulary_error_names_the_largest_possible_size() -> None:
         trained(text(), vocab_size=largest + 1)
 
 
+def test_too_large_vocabulary_error_recommends_a_much_smaller_size() -> None:
+    lines = [source for source, _ in islice(grammar.pairs("train"), 500)]
+    with pytest.raises(UsageError) as caught:
+        trained(lines, vocab_size=9000)
+    assert size_in(caught) < bound_in(caught, "at most") / 1.5
+    assert trained(lines, vocab_size=size_in(caught)).vocab_size == size_in(caught)
+
+
 def test_too_small_vocabulary_error_names_the_smallest_possible_size() -> None:
     characters = ["".join(map(chr, range(0x4E00, 0x4E00 + 200)))]
     with pytest.raises(UsageError, match=r"tokenizer\.vocab_size=300: ") as caught:
         trained(characters)
     least = bound_in(caught, "at least")
+    assert least == size_in(caught)
     assert trained(characters, vocab_size=least).vocab_size == least
     with pytest.raises(UsageError):
         trained(characters, vocab_size=least - 1)
