@@ -40,6 +40,8 @@ from tfnmt.training.precision import automatic_precision
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector
+    from tfnmt.decoding.lines import Signatures
+    from tfnmt.decoding.scorer import Scored
     from tfnmt.model.transformer import Transformer
     from tfnmt.training.validation import Evaluate
 
@@ -202,8 +204,9 @@ def _make_evaluate(
     val: Mapping[str, list[Pair]],
 ) -> "Evaluate":
     """Build the validation, which uses the same Translator as an export."""
-    from tfnmt.decoding.inspector import Inspector
+    from tfnmt.decoding.inspector import Inspector, scoring_graph
     from tfnmt.decoding.lines import best_translations, read_windows, translate_lines
+    from tfnmt.decoding.scorer import Scorer
     from tfnmt.decoding.signatures import with_target
     from tfnmt.decoding.translator import Translator
     from tfnmt.evaluation.metrics import bleu
@@ -216,23 +219,33 @@ def _make_evaluate(
         for direction in val
     }
 
-    def translate(sources: Sequence[str], target: str | None) -> list[str]:
-        graphs = with_target({"serving_default": translator.translate}, target)
+    graphs = {
+        "serving_default": translator.translate,
+        "tokenize": translator.tokenize,
+        "token_log_probs": scoring_graph(transformer),
+    }
+    graphs_of = {direction: with_target(graphs, target) for direction, target in targets.items()}
+
+    def translate(sources: Sequence[str], graphs: "Signatures") -> list[str]:
         translator_of_lines = best_translations(graphs["serving_default"])
         results = translate_lines(translator_of_lines, read_windows(sources))
         return [result.best.text for result in results]
 
     def evaluate() -> Validation:
-        scores, samples = {}, []
+        scores: dict[str, float] = {}
+        scored: list[Scored] = []
+        samples: list[tuple[str, str, str]] = []
         for direction, pairs in val.items():
             sources, references = zip(*pairs, strict=True)
-            translations = translate(sources, targets[direction])
+            translations = translate(sources, graphs_of[direction])
             scores[direction] = bleu(translations, references)
+            scored += Scorer(graphs_of[direction], tokenizer_model, config.decoding).score(pairs)
             samples += [*zip(sources, translations, references, strict=True)][:SAMPLES]
         direction, ((source, reference), *_) = next(iter(val.items()))
         figure = _draw_attention(inspector, source, reference, targets[direction])
         several = scores if len(scores) > 1 else {}
-        return Validation(fmean(scores.values()), samples, figure, several)
+        loss = -sum(each.log_prob for each in scored) / sum(each.tokens for each in scored)
+        return Validation(fmean(scores.values()), samples, figure, several, loss)
 
     return evaluate
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
 from tests.conftest import TINY, settings
@@ -17,6 +18,7 @@ from tfnmt import train
 from tfnmt.cli import resolve_config
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
+from tfnmt.model.transformer import Transformer
 from tfnmt.runs.checkpoints import CHECKSUMS, WEIGHTS
 from tfnmt.runs.run import Run
 
@@ -299,6 +301,18 @@ def test_automatic_precision_is_kept_when_the_run_is_resumed(
         assert run.config().training.precision == "mixed_bfloat16"
     finally:
         keras.config.set_dtype_policy("float32")
+
+
+def test_validation_loss_of_equal_logits_is_that_of_guessing(tiny_run: Path) -> None:
+    run = Run(tiny_run)
+    tokenizer_model, config = run.tokenizer_model(), run.config()
+    vocab_size = Tokenizer(tokenizer_model).vocab_size
+    transformer = Transformer(config.model, vocab_size)
+    for weight in transformer.weights:
+        weight.assign(np.zeros(weight.shape))
+    pairs = [("the dog", "der Hund"), ("a cat", "eine Katze sieht")]
+    validation = train._make_evaluate(transformer, config, tokenizer_model, {"en-de": pairs})()
+    np.testing.assert_allclose(validation.loss, np.log(vocab_size - 2), rtol=1e-5)  # PAD and BOS
 
 
 # --- Several directions ---------------------------------------------------------------------------

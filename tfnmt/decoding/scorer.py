@@ -56,7 +56,7 @@ class Scorer:
             decoding: The limits and the length penalty.
         """
         self._tokenize = signatures["tokenize"]
-        self._log_probs = signatures.get("token_log_probs", signatures["align_tokens"])
+        self._log_probs = signatures.get("token_log_probs") or signatures["align_tokens"]
         self._tokenizer = Tokenizer(tokenizer_model)
         self._decoding = decoding
 

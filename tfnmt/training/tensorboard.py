@@ -122,13 +122,13 @@ def write_validation(
     Args:
         writer: A summary writer.
         step: The step of the validated weights.
-        scores: BLEU on the validation set by the name of its curve.
+        scores: BLEU and loss on the validation set by the name of their curve.
         samples: Some (source, translation, reference).
         figure: A PNG image of attention weights.
     """
     with writer.as_default(step):
-        for name, bleu in scores.items():
-            tf.summary.scalar(name, bleu)
+        for name, score in scores.items():
+            tf.summary.scalar(name, score)
         tf.summary.text("val/translations", _markdown_table(samples))
         tf.summary.image("val/attention", tf.io.decode_png(figure, channels=3)[None])
 

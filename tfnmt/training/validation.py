@@ -25,6 +25,7 @@ class Validation(NamedTuple):
     samples: list[tuple[str, str, str]]  # (source, translation, reference)
     figure: bytes  # PNG: attention weights of a sentence pair, the same in each validation
     directions: Mapping[str, float] = MappingProxyType({})  # BLEU of each, if several
+    loss: float = 0.0  # cross-entropy of a reference token, without label smoothing
 
     @property
     def summary(self) -> str:
@@ -90,7 +91,7 @@ class Validator(keras.callbacks.Callback):
             f"{progress.seconds / 60:.1f} min: val BLEU {result.summary} "
             f"({time.monotonic() - started:.0f} s)"
         )
-        scores = {"val/bleu": result.bleu}
+        scores = {"val/bleu": result.bleu, "val/loss": result.loss}
         scores |= {f"val/bleu_{name}": bleu for name, bleu in result.directions.items()}
         write_validation(self.writer, progress.step, scores, result.samples, result.figure)
         progress.worse += 1

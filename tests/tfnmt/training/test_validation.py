@@ -87,7 +87,9 @@ def test_validator_records_each_direction_and_keeps_the_best_mean(
     assert run.validations() == {1: 15.0, 2: 14.5}
     assert [int(path.name) for path in run.best.all()] == [1]
     (log,) = run.logs.glob("events*")
-    assert all(tag in log.read_bytes() for tag in (b"val/bleu_en-de", b"val/bleu_de-en"))
+    assert all(
+        tag in log.read_bytes() for tag in (b"val/bleu_en-de", b"val/bleu_de-en", b"val/loss")
+    )
 
 
 def test_out_of_memory_during_validation_recommends_decoding_settings() -> None:
