@@ -37,6 +37,13 @@ TINY = {
 }
 """Changes to the toy preset, after which training takes seconds and learns almost nothing."""
 
+TWO_WAY = TINY | {
+    "training.validation_steps": 12,
+    "decoding.beam_size": 2,
+    "decoding.max_source_length": 16,  # few graphs in a LiteRT export
+}
+"""The same for a model of two directions."""
+
 SLOW_FOLDERS = ("fuzz", "system")
 """Folders whose tests are all slow: they start processes, or try many inputs."""
 
@@ -85,8 +92,7 @@ def two_way_run(call: Call, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("two_way")
     folders = (f"--run_dir={folder / 'run'}", f"--cache_dir={folder / 'cache'}")
-    tiny = TINY | {"training.validation_steps": 12, "decoding.beam_size": 2}
-    call(train, "--dataset=toy", "--directions=en-de,de-en", *folders, *settings(tiny))
+    call(train, "--dataset=toy", "--directions=en-de,de-en", *folders, *settings(TWO_WAY))
     return folder / "run"
 
 

@@ -11,11 +11,12 @@ from tfnmt import evaluate, train
 Call = Callable[..., None]
 
 
-@pytest.mark.parametrize(("dataset", "bleu"), [("copy", 99), ("reverse", 97)])
+@pytest.mark.parametrize(("dataset", "steps", "bleu"), [("copy", 500, 99), ("reverse", 1000, 97)])
 def test_training_learns_to_copy_and_to_reverse(
-    call: Call, tmp_path: Path, dataset: str, bleu: float
+    call: Call, tmp_path: Path, dataset: str, steps: int, bleu: float
 ) -> None:
     run, scores = tmp_path / "run", tmp_path / "scores.json"
-    call(train, f"--dataset={dataset}", f"--run_dir={run}", f"--cache_dir={tmp_path / 'cache'}")
+    flags = (f"--run_dir={run}", f"--cache_dir={tmp_path / 'cache'}")
+    call(train, f"--dataset={dataset}", *flags, f"--set=training.max_steps={steps}")
     call(evaluate, f"--model={run}", "--split=test", f"--json={scores}")
     assert json.loads(scores.read_text())["bleu"]["score"] >= bleu

@@ -96,22 +96,32 @@ def test_several_devices_make_the_20_steps_of_one(
     np.testing.assert_allclose(weights(several.run), weights(one.run), atol=1e-5)
 
 
-@pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1)])
 def test_run_can_be_resumed_with_more_or_fewer_devices(
-    start: Start, tmp_path: Path, first: int, then: int
+    start: Start, call: Callable[..., None], tmp_path: Path
 ) -> None:
     straight, changed = Folder(tmp_path / "straight"), Folder(tmp_path / "changed")
-    finish(start(straight, training__max_steps=20))
-    finish(start(changed, first, training__max_steps=10))
-    errors = finish(start(changed, then, training__max_steps=20))
-    assert f"{changed.run.path}: resuming after step 10\n" in errors
-    expected = float_losses(straight)
+    call(train, *arguments(straight.run.path, SETTINGS | {"training__max_steps": 20}))
+    for devices, end in (1, 6), (2, 12), (1, 20):
+        errors = finish(start(changed, devices, training__max_steps=end))
+    assert f"{changed.run.path}: resuming after step 12\n" in errors
+    expected = list(logged_losses(straight.run).values())
     assert len(expected) == 20
     assert float_losses(changed) == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(weights(changed.run), weights(straight.run), atol=1e-5)
 
 
 # --- Interrupted and resumed ----------------------------------------------------------------------
+
+RANDOM = {"model__dropout": 0.3, "data__bpe_dropout": 0.1, "training__average_last": 3}
+"""Settings with random numbers in every step, and an average of checkpoints."""
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    folder = Folder(tmp_path_factory.mktemp("uninterrupted"))
+    with processes() as start_process:
+        finish(start_process(command(folder, **RANDOM)))
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -123,6 +133,7 @@ def test_run_can_be_resumed_with_more_or_fewer_devices(
 )
 def test_killed_and_resumed_run_equals_an_uninterrupted_one(
     start: Start,
+    uninterrupted: Folder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals,
@@ -134,16 +145,14 @@ def test_killed_and_resumed_run_equals_an_uninterrupted_one(
     After 17 steps with a checkpoint every 10, a kill loses 7 steps. A SIGTERM loses none: it
     arrives when step 17 is over, so step 18 is finished and saved.
     """
-    uninterrupted, killed = Folder(tmp_path / "uninterrupted"), Folder(tmp_path / "killed")
-    settings = {"model__dropout": 0.3, "data__bpe_dropout": 0.1, "training__average_last": 3}
-    finish(start(uninterrupted, **settings))
+    killed = Folder(tmp_path)
     monkeypatch.setenv("KILL_AT", "17")
     monkeypatch.setenv("KILL_WITH", number.name)
-    finish(start(killed, **settings), code=code)
+    finish(start(killed, **RANDOM), code=code)
     killed.losses_path.unlink()
 
     monkeypatch.delenv("KILL_AT")
-    errors = finish(start(killed, **settings))
+    errors = finish(start(killed, **RANDOM))
     assert f"{killed.run.path}: resuming after step {first - 1}\n" in errors
     resumed, expected = killed.losses(), uninterrupted.losses()
     assert sorted(resumed) == list(range(first, 41))
@@ -151,22 +160,19 @@ def test_killed_and_resumed_run_equals_an_uninterrupted_one(
     np.testing.assert_array_equal(weights(killed.run), weights(uninterrupted.run))
 
 
-@pytest.mark.parametrize("ema_decay", [None, 0.9])
 def test_finished_run_with_a_later_end_equals_an_uninterrupted_one(
-    start: Start, tmp_path: Path, ema_decay: float | None
+    start: Start, uninterrupted: Folder, tmp_path: Path
 ) -> None:
-    straight, extended = Folder(tmp_path / "straight"), Folder(tmp_path / "extended")
-    settings = {"model__dropout": 0.3, "training__average_last": 3}
-    settings |= {} if ema_decay is None else {"training__ema_decay": ema_decay}
-    finish(start(straight, **settings))
-    finish(start(extended, training__max_steps=17, **settings))
+    """tests/tfnmt/training/test_loop.py has the case with a moving average of the weights."""
+    extended = Folder(tmp_path)
+    finish(start(extended, training__max_steps=17, **RANDOM))
     assert extended.run.finished
-    errors = finish(start(extended, **settings))
+    errors = finish(start(extended, **RANDOM))
     assert f"{extended.run.path}: resuming after step 17\n" in errors
-    assert extended.losses() == straight.losses()
-    np.testing.assert_array_equal(weights(extended.run), weights(straight.run))
-    assert extended.run.config() == straight.run.config()
-    assert "training has finished" in finish(start(extended, **settings))
+    assert extended.losses() == uninterrupted.losses()
+    np.testing.assert_array_equal(weights(extended.run), weights(uninterrupted.run))
+    assert extended.run.config() == uninterrupted.run.config()
+    assert "training has finished" in finish(start(extended, **RANDOM))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

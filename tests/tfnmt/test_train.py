@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.conftest import TINY, settings
+from tests.conftest import TINY, TWO_WAY, settings
 from tfnmt import train
 from tfnmt.cli import resolve_config
 from tfnmt.data.preparation.tokenizer import Tokenizer
@@ -338,9 +338,8 @@ def test_resumed_run_of_several_directions_equals_an_uninterrupted_one(
     call: Callable[..., None], two_way_run: Path, tmp_path: Path
 ) -> None:
     folders = (f"--run_dir={tmp_path / 'run'}", f"--cache_dir={two_way_run.parent / 'cache'}")
-    tiny = TINY | {"training.validation_steps": 12, "decoding.beam_size": 2}
     for steps in (5, 12):
-        changes = settings(tiny | {"training.max_steps": steps})
+        changes = settings(TWO_WAY | {"training.max_steps": steps})
         call(train, "--dataset=toy", "--directions=en-de,de-en", *folders, *changes)
     last = [Run(path).checkpoints().newest() for path in (two_way_run, tmp_path / "run")]
     checksums = [json.loads((path / CHECKSUMS).read_text())[WEIGHTS] for path in last if path]
