@@ -89,8 +89,8 @@ class LiteRTModel:
             largest = self._interpreters.sizes[kind][-1]
             if largest.source < limits.source or largest.target < limits.target:
                 raise UserError(
-                    f"{folder / CARD}: does not fit {GRAPHS}, whose largest {kind} reads {largest.source} "
-                    f"and writes {largest.target} tokens; export the run again"
+                    f"{folder / CARD}: does not fit {GRAPHS}, whose largest {kind} reads "
+                    f"{largest.source} and writes {largest.target} tokens; export the run again"
                 )
 
     def _info(self, text: Texts) -> Arrays:
