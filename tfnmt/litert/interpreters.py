@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from queue import Empty, LifoQueue
 from threading import Lock, Semaphore
@@ -123,12 +124,9 @@ class _Interpreter:
 
     def __init__(self, path: Path) -> None:
         Interpreter(str(path))  # checks the file, which the next class does not
-        folder = os.path.dirname(ai_edge_litert.__file__)
-        # Without paths, it would load the plugins of every vendor.
-        environment = Environment.create(
-            runtime_path=folder, compiler_plugin_path=folder, dispatch_library_path=folder
+        self._model = CompiledModel.from_file(
+            str(path), environment=_environment(), options=OPTIONS
         )
-        self._model = CompiledModel.from_file(str(path), environment=environment, options=OPTIONS)
         self._buffers: dict[str, _Buffers] = {}
         self.names: list[str] = list(self._model.get_signature_list())
 
@@ -142,6 +140,16 @@ class _Interpreter:
         buffers.write(inputs)
         self._model.run_by_name(name, buffers.inputs, buffers.outputs)
         return buffers.read()
+
+
+@cache
+def _environment() -> Environment:
+    """Return the environment of all interpreters. It lives until the process ends, as it logs."""
+    folder = os.path.dirname(ai_edge_litert.__file__)
+    # Without paths, it would load the plugins of every vendor.
+    return Environment.create(
+        runtime_path=folder, compiler_plugin_path=folder, dispatch_library_path=folder
+    )
 
 
 class _Buffers:
