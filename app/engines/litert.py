@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from app.engines.saved_model import silence_stderr
 from app.errors import UserError
 
 
@@ -27,6 +28,7 @@ def load(path: Path, parallel_streams: int) -> Any:
     except ImportError as error:
         raise UserError(f"{path}: needs {error.name}; install it") from error
     try:
-        return LiteRTModel(path, parallel_streams).signatures
+        with silence_stderr():  # LiteRT logs its kernels
+            return LiteRTModel(path, parallel_streams).signatures
     except ModelError as error:
         raise UserError(str(error)) from error

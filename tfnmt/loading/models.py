@@ -229,7 +229,8 @@ class LiteRTExport(ExportModel):
             raise UserError(
                 f"{self.path}: needs {error.name}; install ai-edge-litert and sentencepiece"
             ) from error
-        return LiteRTModel(self.path, PARALLEL_STREAMS).signatures
+        with silence_stderr():  # LiteRT logs its kernels
+            return LiteRTModel(self.path, PARALLEL_STREAMS).signatures
 
 
 def litert_origin(quantization: str) -> dict[str, Any]:
