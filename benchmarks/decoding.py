@@ -5,10 +5,9 @@
 
 The model has random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256 and 8,000 tokens;
 --size=base uses the paper's base model and 32,000 tokens. Sources have 16 tokens, the beam is 4,
-and each search takes 20 steps, from ids to ids, in batches of 1, 16 and 64 sentences. "tfnmt
-without XLA" is the graph that TensorFlow Serving runs. "tfnmt with XLA" is compiled; compile_s is
-the time of the compilation for that batch size. "tfnmt LiteRT" translates a batch sentence by
-sentence, in one thread per CPU core.
+and each search takes 20 steps, from ids to ids, in batches of 1, 16 and 64 sentences. "tfnmt" is
+the graph that TensorFlow Serving runs. "tfnmt LiteRT" translates a batch sentence by sentence, in
+one thread per CPU core.
 
 A baseline is any command that prints JSON lines with "system", "batch_size" and "ms". Give it the
 same --size, --steps, --batch_sizes and --lengths_of. All systems take turns. Prints one JSON line
@@ -23,7 +22,6 @@ too.
 import json
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -47,8 +45,7 @@ if TYPE_CHECKING:
 Search = Callable[[list[np.ndarray]], np.ndarray]
 """Maps sources [n] to the tokens of their best hypotheses [B, T]."""
 
-WITH_XLA = "tfnmt with XLA"
-SYSTEMS = ("tfnmt without XLA", WITH_XLA, "tfnmt LiteRT float32", "tfnmt LiteRT int8")
+SYSTEMS = ("tfnmt", "tfnmt LiteRT float32", "tfnmt LiteRT int8")
 
 FLAGS = flags.FlagValues()
 define_flags(FLAGS)
@@ -69,11 +66,9 @@ def main(values: Any, positional: list[str]) -> None:
     suffix = f", {streams} parallel streams" if streams > 1 else ""
     times: dict[tuple[str, int], list[float]] = {}
     with _open_searches(task, values.system, streams) as searches:
-        first_calls = {
-            (system + suffix, batch_size): _first_call_seconds(search, task, batch_size)
-            for system, search in searches.items()
-            for batch_size in task.batch_sizes
-        }
+        for search in searches.values():
+            for batch_size in task.batch_sizes:
+                _check_steps(search, task, batch_size)
         for _ in range(values.turns):
             for system, search in searches.items():
                 for batch_size in task.batch_sizes:
@@ -95,8 +90,6 @@ def main(values: Any, positional: list[str]) -> None:
             "speedup_of_tfnmt": round(milliseconds / medians[first_system, batch_size], 2),
             "turns": values.turns,
         }
-        if system.startswith(WITH_XLA):
-            line["compile_s"] = round(first_calls[system, batch_size], 1)
         print(json.dumps(line), flush=True)
 
 
@@ -108,15 +101,13 @@ def _run_baselines(commands: list[str], task: Task) -> Iterator[tuple[str, int, 
                 yield line["system"], line["batch_size"], float(line["ms"])
 
 
-def _first_call_seconds(search: Search, task: Task, batch_size: int) -> float:
-    """Return the time of the first call, which compiles; check that it took all steps."""
-    start = time.perf_counter()
+def _check_steps(search: Search, task: Task, batch_size: int) -> None:
+    """Check that a search takes all steps."""
     found = search(task.sources(batch_size))
     if found.shape[1] != task.steps or (found == EOS).any():
         raise UsageError(
             f"a hypothesis ended before step {task.steps}; change the random weights or sources"
         )
-    return time.perf_counter() - start
 
 
 @contextmanager
@@ -133,22 +124,17 @@ def _open_searches(task: Task, systems: list[str], streams: int) -> Iterator[dic
                 path = Path(folder) / quantization
                 searches[system] = _litert_search(searcher, task, quantization, path, threads)
             else:
-                searches[system] = _tensorflow_search(searcher, xla=system == WITH_XLA)
+                searches[system] = _tensorflow_search(searcher)
         yield searches
 
 
-def _tensorflow_search(searcher: "Searcher", xla: bool) -> Search:
+def _tensorflow_search(searcher: "Searcher") -> Search:
     import tensorflow as tf
 
-    from tfnmt.decoding.compiled import compiled_search
     from tfnmt.decoding.searcher import split_batches
     from tfnmt.litert.model import pad
 
-    graph = (
-        compiled_search(searcher)
-        if xla
-        else split_batches(searcher.beam, [tf.TensorSpec([None, None], tf.int32)])
-    )
+    graph = split_batches(searcher.beam, [tf.TensorSpec([None, None], tf.int32)])
 
     def search(sources: list[np.ndarray]) -> np.ndarray:
         found: np.ndarray = graph(tf.constant(pad(sources))).tokens[:, 0].numpy()

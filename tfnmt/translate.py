@@ -265,9 +265,7 @@ def _load(values: Any, model: RunModel | ExportModel, target: str | None) -> "Ba
     graphs = with_target(graphs, target)
     if values.nbest:
         return nbest_translations(graphs, values.nbest)
-    # Text from the terminal or a pipe comes line by line: a run has a compiled search for that.
-    name = "single" if "single" in graphs and not values.input else "search"
-    translator = found_translations(graphs, graphs[name])
+    translator = found_translations(graphs, graphs["search"])
     if values.sample:
         longest = model.config.decoding.max_translation_length
         translator = sampled_translations(graphs, graphs["sample"], longest, values.seed)

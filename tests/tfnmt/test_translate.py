@@ -468,6 +468,30 @@ def test_resume_keeps_finished_lines_and_refuses_another_job(
         call(translate, *arguments, "--resume")
 
 
+def test_litert_export_translates_stdin_and_resumes(
+    call: Call,
+    tiny_litert: Path,
+    tmp_path: Path,
+    stdin: Callable[[bytes], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "".join(f"{line}\n" for line in SENTENCES[:4])
+    stdin(text.encode())
+    call(translate, f"--model={tiny_litert}")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+
+    (tmp_path / "in").write_text(text)
+    arguments = [f"--model={tiny_litert}", *file_flags(tmp_path)]
+    (job,) = recorded_jobs(lambda: call(translate, *arguments))
+    assert (tmp_path / "out").read_text().splitlines() == lines
+    file = ResumableFile(tmp_path / "out")
+    file.start(job)
+    file.partial.write_text("one\ntw")
+    call(translate, *arguments, "--resume")
+    assert (tmp_path / "out").read_text().splitlines() == ["one", *lines[1:]]
+
+
 def recorded_jobs(work: Callable[[], None]) -> list[dict[str, Any]]:
     """Return the jobs that a translation records."""
     jobs, start = [], ResumableFile.start

@@ -109,8 +109,8 @@ class Searcher:
     ) -> Hypotheses:
         """Search as `beam` does, with static shapes and at most `steps` steps.
 
-        Compilers and LiteRT need static shapes. Without them this is slower than `beam`: each step
-        attends to the whole preallocated cache.
+        LiteRT needs static shapes. With TensorFlow this is slower than `beam`: each step attends to
+        the whole preallocated cache.
 
         Args:
             source: [B, S] ids.

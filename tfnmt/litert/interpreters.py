@@ -50,15 +50,13 @@ class Interpreters:
             count: The largest number of interpreters, which run in parallel.
 
         Raises:
-            UserError: The file is damaged or is no LiteRT export.
+            UserError: The file is damaged or is no LiteRT file.
         """
         self._path = path
         self._idle: LifoQueue[Graphs] = LifoQueue()
         self._unopened = Semaphore(count)
         with self._borrow() as graphs:
             self.sizes = _sizes(graphs)
-        if not self.sizes.keys() >= KINDS:
-            raise UserError(f"{path}: does not contain the graphs of tfnmt; export the run again")
 
     def run(self, kind: str, size: Size, **inputs: np.ndarray) -> Arrays:
         """Run the graph of a kind and a size on one sentence.

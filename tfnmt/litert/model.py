@@ -16,7 +16,7 @@ import numpy as np
 
 from tfnmt.errors import UserError
 from tfnmt.litert.codec import PAD, Codec, Encoded
-from tfnmt.litert.interpreters import Arrays, Interpreters, Size
+from tfnmt.litert.interpreters import KINDS, Arrays, Interpreters, Size
 
 GRAPHS = "model.tflite"
 TOKENIZER = "tokenizer.model"
@@ -60,7 +60,7 @@ class LiteRTModel:
             _check_file(folder / name, self.card["checksums"][name])
         self._codec = Codec(folder / TOKENIZER)
         self._interpreters = Interpreters(folder / GRAPHS, interpreters)
-        self._check(folder / CARD)
+        self._check(folder)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -78,15 +78,19 @@ class LiteRTModel:
             "info": self._info,
         }
 
-    def _check(self, card: Path) -> None:
+    def _check(self, folder: Path) -> None:
         """Raise a UserError unless the graphs have room for the limits on the card."""
+        if not self._interpreters.sizes.keys() >= KINDS:
+            raise UserError(
+                f"{folder / GRAPHS}: does not contain the graphs of tfnmt; export the run again"
+            )
         limits = Size(self._max_source, self._max_target)
         for kind in ("search", "greedy", "align"):
             largest = self._interpreters.sizes[kind][-1]
             if largest.source < limits.source or largest.target < limits.target:
                 raise UserError(
-                    f"{card}: does not fit {GRAPHS}, whose largest {kind} reads {largest.source} "
-                    f"and writes {largest.target} tokens; export the run again"
+                    f"{folder / CARD}: does not fit {GRAPHS}, whose largest {kind} reads "
+                    f"{largest.source} and writes {largest.target} tokens; export the run again"
                 )
 
     def _info(self, text: Texts) -> Arrays:

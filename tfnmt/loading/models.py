@@ -103,7 +103,7 @@ class RunModel:
         return not (self.run.path / CARD.name).is_file()
 
     def load(self, prefix: str = "", sampling: SamplingConfig | None = None) -> "Signatures":
-        """Return the signatures of an export, and `sample`, `single` and `token_log_probs`.
+        """Return the signatures of an export, and `sample` and `token_log_probs`.
 
         Args:
             prefix: Text that every translation begins with.
@@ -113,14 +113,12 @@ class RunModel:
             UserError: The weights are damaged or missing.
         """
         translator = self.load_translator(prefix)
-        from tfnmt.decoding.compiled import SingleSentenceSearch
         from tfnmt.decoding.inspector import scoring_graph
         from tfnmt.decoding.translator import signatures
 
         return {
             **signatures(translator),
             "sample": translator.sampler(sampling or SamplingConfig()),
-            "single": SingleSentenceSearch(translator).search,
             "token_log_probs": scoring_graph(translator.transformer),
         }
 

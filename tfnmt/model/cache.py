@@ -65,14 +65,14 @@ class DynamicCache(CacheLayout):
 
 
 DYNAMIC_CACHE = DynamicCache()
-"""The layout to use without a compiler."""
+"""The layout for TensorFlow."""
 
 
 @dataclass(frozen=True)
 class StaticCache(CacheLayout):
     """A cache preallocated for a fixed number of steps, so that all shapes are static.
 
-    Compilers (XLA, LiteRT) need static shapes. Attention covers unused slots as well and masks
+    LiteRT needs static shapes. Attention covers unused slots as well and masks
     them.
     """
 

@@ -1,5 +1,7 @@
 """The Searcher on random weights: nothing here depends on a trained model."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +10,13 @@ import tensorflow as tf
 from tfnmt.config import DecodingConfig, ModelConfig
 from tfnmt.data.preparation.tokenizer import EOS
 from tfnmt.decoding.search import Hypotheses
-from tfnmt.decoding.searcher import SPLIT_ROWS, Searcher, best_hypothesis, split_batches
+from tfnmt.decoding.searcher import (
+    SPLIT_ROWS,
+    Searcher,
+    best_hypothesis,
+    output_projection,
+    split_batches,
+)
 from tfnmt.decoding.text import TOKENS
 from tfnmt.decoding.translator import COUNT
 from tfnmt.model.transformer import Transformer
@@ -41,6 +49,30 @@ def found_lengths(searcher: Searcher) -> np.ndarray:
     """Return the number of tokens of each translation, EOS included."""
     tokens = best_hypothesis(searcher.beam(tf.constant(SOURCES)))["tokens"].numpy()
     return (tokens != 0).sum(axis=1)
+
+
+# --- Static shapes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "prefix"),
+    [({}, []), ({"beam_size": 1}, []), ({"min_length": 6, "no_repeat_ngram": 2}, [7, 9])],
+    ids=["beam", "greedy", "constraints"],
+)
+def test_search_with_static_shapes_and_a_padded_source_finds_the_same(
+    transformer: Transformer, changes: dict[str, Any], prefix: list[int]
+) -> None:
+    searcher = Searcher(
+        transformer, DecodingConfig(max_extra_length=8).model_copy(update=changes), prefix
+    )
+    padded = tf.pad(SOURCES, [[0, 0], [0, 3]])
+    output, steps = output_projection(transformer), searcher.max_length(tf.constant(28))
+    expected = tf.function(searcher.beam)(tf.constant(SOURCES))
+    found = tf.function(searcher.static_beam)(padded, output, steps)
+    longest = expected.tokens.shape[2]
+    assert np.array_equal(found.tokens[:, 0, :longest], expected.tokens[:, 0])
+    assert not np.any(found.tokens[:, 0, longest:])
+    assert np.allclose(found.scores[:, 0], expected.scores[:, 0], atol=1e-5)
 
 
 # --- Limits and constraints -----------------------------------------------------------------------
