@@ -56,6 +56,8 @@ class SharedOutputProjection:
         ids = tf.range(size)
         bias = tf.where((ids != PAD) & (ids != BOS), 0.0, EXCLUDED_LOGIT)
         rows = tf.reshape(tf.cast(hidden, tf.float32), [-1, hidden.shape[-1]])  # [B * T, D]
+        # Without this, the converter folds the last norm into a second copy of the table.
+        rows = tf.minimum(rows, rows.dtype.max)
         logits = tf.matmul(rows, table, transpose_b=True) + bias  # [B * T, V]
         padding = [[0, 0], [0, padded_size(size) - size]]
         logits = tf.pad(logits, padding, constant_values=EXCLUDED_LOGIT)
