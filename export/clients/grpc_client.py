@@ -109,7 +109,7 @@ def batches(lines: Iterable[str], rows: int) -> Iterator[list[str]]:
 
 
 def one_line(text: str) -> str:
-    """Replace line breaks in a translation."""
+    """Replace line breaks in a translation or an error message."""
     return text.replace("\n", " ").replace("\r", " ")
 
 
@@ -179,7 +179,8 @@ def main() -> None:
                 for line in translate(channel, flags.model, texts, *options):
                     print(one_line(line), flush=True)
     except grpc.RpcError as error:
-        sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}: {error.details()}")
+        details = one_line(error.details())
+        sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}: {details}")
     except ServerError as error:
         sys.exit(f"grpc_client.py: {flags.server}: {error}")
     except KeyboardInterrupt:

@@ -41,7 +41,7 @@ def translate(
     request = {"signature_name": signature, "instances": rows}
     response = post(session, f"{url}:predict", request, seconds)
     if not response.ok:
-        raise ServerError(f"status {response.status_code}: {reason(response)}")
+        raise ServerError(f"status {response.status_code}: {one_line(reason(response))}")
     try:
         return [row["translation"] for row in response.json()["predictions"]]
     except (ValueError, KeyError, TypeError) as error:
@@ -78,7 +78,7 @@ def batches(lines: Iterable[str], rows: int) -> Iterator[list[str]]:
 
 
 def one_line(text: str) -> str:
-    """Replace line breaks in a translation."""
+    """Replace line breaks in a translation or an error message."""
     return text.replace("\n", " ").replace("\r", " ")
 
 
