@@ -109,6 +109,18 @@ def tiny_litert(call: Call, tiny_run: Path, shared_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def two_way_export(call: Call, two_way_run: Path, shared_folder: Path) -> Path:
+    """An export of the run of two directions, shared in the same way."""
+    return _export(call, two_way_run, shared_folder / "two_way_export")
+
+
+@pytest.fixture(scope="session")
+def two_way_litert(call: Call, two_way_run: Path, shared_folder: Path) -> Path:
+    """A LiteRT export of that run, shared in the same way: the folder of its version."""
+    return _export(call, two_way_run, shared_folder / "two_way_litert", "--format=litert") / "1"
+
+
+@pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all pytest processes share."""
     base = tmp_path_factory.getbasetemp()

@@ -5,9 +5,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 # CPU_COUNT, and find_version() in in_process.py, repeat code of tfnmt. The application deliberately
 # imports only tfnmt.litert and tfnmt.errors: it must run where only an export is installed.
@@ -43,12 +43,47 @@ class Limits(BaseModel):
     beam_size: int = Field(description="number of hypotheses in beam search")
 
 
+class Direction(NamedTuple):
+    """The languages of a text and of its translation."""
+
+    source: str
+    target: str
+    has_token: bool = False
+    """Whether the model translates to several languages, and reads the target with each text."""
+
+
 class ModelCard(BaseModel):
     """The fields of a model card that the application uses."""
 
     source: str
     target: str
+    targets: list[str] = []
+    """Target languages that the model reads with each text; none for a single direction."""
+    directions: list[Direction] = []
     limits: Limits
+
+    @field_validator("directions", mode="before")
+    @classmethod
+    def _parse(cls, names: list[str]) -> list[list[str]]:
+        """Parse directions such as `en-de`."""
+        return [name.split("-") for name in names]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        """Add the only direction of an earlier export, and mark those of several."""
+        directions = self.directions or [Direction(self.source, self.target)]
+        has_token = bool(self.targets)
+        self.directions = [each._replace(has_token=has_token) for each in directions]
+        return self
+
+    def find(self, source: str | None, target: str | None) -> Direction | None:
+        """Return the first direction with these languages; None stands for any language."""
+        found = (
+            direction
+            for direction in self.directions
+            if source in (None, direction.source) and target in (None, direction.target)
+        )
+        return next(found, None)
 
 
 class Alternative(NamedTuple):
@@ -67,16 +102,27 @@ class Translation(NamedTuple):
     alternatives: tuple[Alternative, ...] = ()
 
 
+class Sentence(NamedTuple):
+    """A text of one sentence and its direction; None for the only one of the model."""
+
+    text: str
+    direction: Direction | None = None
+
+
 class Pair(NamedTuple):
-    """A text and its translation."""
+    """A text, its translation and their direction; None for the only one of the model."""
 
     text: str
     translation: str
+    direction: Direction | None = None
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Attention of each target token to the source tokens, EOS included."""
+    """Attention of each target token to the source tokens, EOS included.
+
+    The source of a model of several directions begins with the token of the target language.
+    """
 
     source: list[str]  # S tokens
     target: list[str]  # T tokens
@@ -128,34 +174,35 @@ class Engine(ABC):
         return ModelCard.model_validate(json.loads(columns["card"][0]))
 
     async def translate(
-        self, texts: Sequence[str], mode: Mode, alternatives: int = 0
+        self, sentences: Sequence[Sentence], mode: Mode, alternatives: int = 0
     ) -> list[Translation]:
-        """Translate texts of one sentence each.
+        """Translate sentences, possibly to different languages.
 
         Args:
-            texts: The sentences.
+            sentences: The sentences.
             mode: The search algorithm.
             alternatives: Maximum number of alternatives per sentence. More than 0 always uses
                 beam search.
 
         Returns:
-            One translation per text.
+            One translation per sentence.
         """
+        inputs = _columns(sentences, "text")
         if alternatives:
-            columns = await self.call("nbest", {"text": texts})
+            columns = await self.call("nbest", inputs)
             lists = zip(columns["translations"], columns["scores"], strict=True)
             return [
                 _from_nbest(texts, scores, truncated, alternatives)
                 for (texts, scores), truncated in zip(lists, columns["truncated"], strict=True)
             ]
         signature = "greedy" if mode == "greedy" else "serving_default"
-        columns = await self.call(signature, {"text": texts})
+        columns = await self.call(signature, inputs)
         rows = zip(columns["translation"], columns["score"], columns["truncated"], strict=True)
         return [Translation(*row) for row in rows]
 
     async def align(self, pairs: Sequence[Pair]) -> list[Alignment]:
         """Force-decode the translations and return their alignments, one per pair."""
-        columns = await self.call("align", _columns(pairs))
+        columns = await self.call("align", _columns(pairs, "text", "translation"))
         return [
             Alignment(
                 source[:source_length],
@@ -170,7 +217,7 @@ class Engine(ABC):
 
     async def attention(self, pairs: Sequence[Pair]) -> list[Attention]:
         """Force-decode the translations and return their attention weights, one per pair."""
-        columns = await self.call("attention", _columns(pairs))
+        columns = await self.call("attention", _columns(pairs, "text", "translation"))
         return [
             Attention(
                 source[:source_length],
@@ -195,11 +242,12 @@ def _from_nbest(
     return Translation(*found[0], truncated, tuple(found[1 : alternatives + 1]))
 
 
-def _columns(pairs: Sequence[Pair]) -> Columns:
-    return {
-        "text": [pair.text for pair in pairs],
-        "translation": [pair.translation for pair in pairs],
-    }
+def _columns(rows: Sequence[Sentence] | Sequence[Pair], *names: str) -> Columns:
+    """Return fields of the rows, and the target languages if the model reads them."""
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    directions = [row.direction for row in rows if row.direction and row.direction.has_token]
+    targets = {"target": [direction.target for direction in directions]} if directions else {}
+    return columns | targets
 
 
 def _rows(columns: dict[str, list[Any]], *names: str) -> Any:

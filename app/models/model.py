@@ -11,11 +11,13 @@ from cachetools import LRUCache
 from app.engines.engine import (
     Alignment,
     Attention,
+    Direction,
     Engine,
     Limits,
     Mode,
     ModelCard,
     Pair,
+    Sentence,
     Translation,
 )
 from app.errors import ApiError, UnavailableError
@@ -80,11 +82,13 @@ class Model:
         self._batcher = Batcher(engine.parallel_streams, max_wait, observer)
         # Each client has entries of its own: a fast answer must not tell a client what the others
         # have translated.
-        self._cache: LRUCache[tuple[Hashable, str, str, str], Translation] = LRUCache(cache_size)
+        self._cache: LRUCache[tuple[Hashable, str, str, Sentence], Translation] = LRUCache(
+            cache_size
+        )
         self._tasks = {
-            "beam": Task("beam", lambda texts: engine.translate(texts, "beam")),
-            "greedy": Task("greedy", lambda texts: engine.translate(texts, "greedy")),
-            "nbest": Task("nbest", lambda texts: engine.translate(texts, "beam", MAX_ALTERNATIVES)),
+            "beam": Task("beam", lambda rows: engine.translate(rows, "beam")),
+            "greedy": Task("greedy", lambda rows: engine.translate(rows, "greedy")),
+            "nbest": Task("nbest", lambda rows: engine.translate(rows, "beam", MAX_ALTERNATIVES)),
             "align": Task("align", engine.align),
             # The weights of all layers and heads of a row take megabytes: one row per batch.
             "attention": Task("attention", engine.attention, max_rows=1),
@@ -109,7 +113,7 @@ class Model:
                 self.card = await self._engine.info()
                 self.version = version
                 self._cache.clear()
-                await self._warm_up(self.card.limits)
+                await self._warm_up(self.card)
                 self._warm_version = version
             self._set_state(True, f"version {version} is ready")
         except ApiError as error:
@@ -121,18 +125,30 @@ class Model:
         """Close the engine."""
         await self._engine.close()
 
-    def split(self, texts: Sequence[str], max_sentences: int) -> list[SplitText]:
+    def direction(self, source: str | None, target: str | None) -> Direction | None:
+        """Return the first direction with these languages, if there is one; None means any."""
+        return self.card.find(source, target) if self.card else None
+
+    def split(
+        self, texts: Sequence[str], max_sentences: int, direction: Direction | None = None
+    ) -> list[SplitText]:
         """Return the texts with the positions of their sentences.
+
+        Args:
+            texts: The texts.
+            max_sentences: Maximum number of sentences in all texts.
+            direction: Their direction; None for the first one of the model.
 
         Raises:
             ApiError: The model is not ready or there are too many sentences.
         """
         card = self.require_ready()
+        direction = direction or card.directions[0]
         split_texts = []
         left = max_sentences + 1  # one more sentence shows that there are too many
         for text in texts:
-            spans = split_sentences(text, card.source, left)
-            split_texts.append(SplitText(text, spans))
+            spans = split_sentences(text, direction.source, left)
+            split_texts.append(SplitText(text, spans, direction))
             left -= len(spans)
         if not left:
             raise _too_many(max_sentences)
@@ -145,7 +161,8 @@ class Model:
             ApiError: The model is not ready or there are too many sentences.
         """
         card = self.require_ready()
-        spans = pair_sentences(pair, card.source, card.target, max_sentences + 1)
+        source, target, _ = pair.direction or card.directions[0]
+        spans = pair_sentences(pair, source, target, max_sentences + 1)
         if len(spans) > max_sentences:
             raise _too_many(max_sentences)
         return spans
@@ -172,7 +189,7 @@ class Model:
         remaining = iter(await self._translate_cached(client, task, parts))
         joined = (
             join_translations(text, spans, [_limit(next(remaining), alternatives) for _ in spans])
-            for text, spans in texts
+            for text, spans, _ in texts
         )
         return [_limit(translation, alternatives) for translation in joined]
 
@@ -186,7 +203,10 @@ class Model:
             pair: The text and its translation.
             spans: Their sentences, from `pair`.
         """
-        rows = [Pair(source.of(pair.text), target.of(pair.translation)) for source, target in spans]
+        rows = [
+            Pair(source.of(pair.text), target.of(pair.translation), pair.direction)
+            for source, target in spans
+        ]
         alignments = await self._run(client, "align", rows)
         return [
             AlignedSentence(source, target, alignment)
@@ -206,17 +226,17 @@ class Model:
         return self.card
 
     async def _translate_cached(
-        self, client: Hashable, task: str, texts: Sequence[str]
+        self, client: Hashable, task: str, rows: Sequence[Sentence]
     ) -> list[Translation]:
         """Translate sentences; use and update the client's part of the cache."""
         version = self.version
-        cached = {text: self._cache.get((client, version, task, text)) for text in texts}
-        missing = [text for text, translation in cached.items() if translation is None]
+        cached = {row: self._cache.get((client, version, task, row)) for row in rows}
+        missing = [row for row, translation in cached.items() if translation is None]
         computed = dict(zip(missing, await self._run(client, task, missing), strict=True))
-        for text, translation in computed.items():
-            if self._cache.maxsize and len(text) <= MAX_CACHED_CHARACTERS:
-                self._cache[client, version, task, text] = translation
-        return [cached[text] or computed[text] for text in texts]
+        for row, translation in computed.items():
+            if self._cache.maxsize and len(row.text) <= MAX_CACHED_CHARACTERS:
+                self._cache[client, version, task, row] = translation
+        return [cached[row] or computed[row] for row in rows]
 
     async def _run(self, client: Hashable, task: str, rows: Sequence[Any]) -> list[Any]:
         """Return the results of a task; identical rows are computed once."""
@@ -228,12 +248,13 @@ class Model:
         by_row = dict(zip(lengths, results, strict=True))
         return [by_row[row] for row in rows]
 
-    async def _warm_up(self, limits: Limits) -> None:
+    async def _warm_up(self, card: ModelCard) -> None:
+        direction = card.directions[0]
         for name, task in self._tasks.items():
             paired = name in ("align", "attention")
             for text in WARM_UP:
-                row = Pair(text, text) if paired else text
-                sized_row = (row, _estimate_tokens(row, limits))
+                row = Pair(text, text, direction) if paired else Sentence(text, direction)
+                sized_row = (row, _estimate_tokens(row, card.limits))
                 for count in (1, 2 if paired else 32):
                     await self._batcher.submit_regardless(None, task, [sized_row] * count)
 
@@ -251,14 +272,14 @@ def _limit(translation: Translation, alternatives: int) -> Translation:
     return translation._replace(alternatives=translation.alternatives[:alternatives])
 
 
-def _estimate_tokens(row: str | Pair, limits: Limits) -> int:
+def _estimate_tokens(row: Sentence | Pair, limits: Limits) -> int:
     """Estimate the tokens of a text, or of the longer text of a pair, after truncation.
 
     The tokenizer, which only the model has, makes about one token of four bytes.
     """
-    text, translation = row if isinstance(row, Pair) else (row, "")
+    translation = row.translation if isinstance(row, Pair) else ""
     return max(
-        min(_estimate_untruncated(text), limits.max_source_length),
+        min(_estimate_untruncated(row.text), limits.max_source_length),
         min(_estimate_untruncated(translation), limits.max_translation_length),
     )
 

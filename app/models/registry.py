@@ -45,19 +45,20 @@ class ModelRegistry:
             name: Name of the model, or None for any.
 
         Raises:
-            ApiError: No model has this name or these languages.
+            ApiError: No model has this name or was trained on these languages.
             UnavailableError: No model card has been read yet.
         """
         if name is not None and name not in self._models:
             raise ApiError(404, "no_such_model", "model: not found; see /api/v1/models")
         candidates = [self._models[name]] if name is not None else list(self)
-        known = [(model, model.card) for model in candidates if model.card is not None]
-        if not known:
+        cards = [model.card for model in candidates if model.card is not None]
+        if not cards:
             raise UnavailableError("no model is ready")
-        for model, card in known:
-            if source in (None, card.source) and target in (None, card.target):
+        for model in candidates:
+            if model.direction(source, target):
                 return model
-        pairs = ", ".join(sorted({f"{card.source} to {card.target}" for _, card in known}))
+        directions = (direction for card in cards for direction in card.directions)
+        pairs = ", ".join(sorted({f"{source} to {target}" for source, target, _ in directions}))
         raise ApiError(
             422, "unsupported_languages", f"source, target: not supported; available: {pairs}"
         )

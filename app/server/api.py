@@ -38,7 +38,11 @@ def routes(guard: RequestGuard) -> APIRouter:
     router.post("/translate", responses=ERRORS)(api.translate)
     router.post("/align", responses=ERRORS)(api.align)
     router.post("/attention", responses=ERRORS)(api.attention)
-    router.get("/models", responses={code: ERRORS[code] for code in (401, 429)})(api.models)
+    router.get(
+        "/models",
+        responses={code: ERRORS[code] for code in (401, 429)},
+        response_model_exclude_none=True,
+    )(api.models)
     return router
 
 
@@ -78,7 +82,8 @@ class Api:
             raise ApiError(422, "invalid", "alternatives: requires mode beam")
         model = self._guard.models.find(body.source, body.target, body.model)
         self._guard.check_texts(request, texts)
-        split_texts = model.split(texts, self._guard.settings.max_sentences)
+        direction = model.direction(body.source, body.target)
+        split_texts = model.split(texts, self._guard.settings.max_sentences, direction)
         client = self._guard.charge(request, sum(len(text.spans) for text in split_texts))
         work = model.translate(client, split_texts, body.mode, body.alternatives)
         translations = await self._guard.run(request, work)
@@ -140,7 +145,8 @@ class Api:
     def _check_pair(self, request: Request, body: schemas.PairRequest) -> tuple[Pair, Model]:
         """Check the limits; return the text with its translation, and the model to use."""
         model = self._guard.models.find(body.source, body.target, body.model)
-        pair = Pair(body.text, body.translation)
+        direction = model.direction(body.source, body.target)
+        pair = Pair(body.text, body.translation, direction)
         self._guard.check_pair(request, pair)
         return pair, model
 
@@ -157,11 +163,15 @@ def _translation(translation: Translation) -> schemas.Translation:
 
 
 def _model_info(model: Model, card: ModelCard) -> schemas.ModelInfo:
+    directions = [
+        schemas.Direction(source=source, target=target) for source, target, _ in card.directions
+    ]
     return schemas.ModelInfo(
         name=model.name,
         version=model.version,
         source=card.source,
         target=card.target,
+        directions=directions if card.targets else None,
         ready=model.ready,
         limits=card.limits,
     )

@@ -94,9 +94,11 @@ def routes(guard: RequestGuard) -> APIRouter:
         texts = [body.q] if isinstance(body.q, str) else body.q
         key = body.api_key or None
         guard.rate_limiter.check_key(request, key)
-        model = guard.models.find(None if body.source == AUTO else body.source, body.target)
+        source = None if body.source == AUTO else body.source
+        model = guard.models.find(source, body.target)
         guard.check_texts(request, texts)
-        split_texts = model.split(texts, guard.settings.max_sentences)
+        direction = model.direction(source, body.target)
+        split_texts = model.split(texts, guard.settings.max_sentences, direction)
         client = guard.charge(request, sum(len(text.spans) for text in split_texts), key)
         alternatives = min(body.alternatives, MAX_ALTERNATIVES)
         work = model.translate(client, split_texts, "beam", alternatives)
@@ -106,12 +108,11 @@ def routes(guard: RequestGuard) -> APIRouter:
     @router.get("/languages")
     async def languages() -> list[Language]:
         """Return the languages of all models."""
+        cards = [model.card for model in guard.models if model.card is not None]
         targets: dict[str, list[str]] = {}
-        for model in guard.models:
-            if model.card is not None and model.card.target not in targets.get(
-                model.card.source, []
-            ):
-                targets.setdefault(model.card.source, []).append(model.card.target)
+        for source, target, _ in (direction for card in cards for direction in card.directions):
+            if target not in targets.setdefault(source, []):
+                targets[source].append(target)
         codes = sorted({*targets, *(target for group in targets.values() for target in group)})
         return [
             Language(code=code, name=_language_name(code), targets=targets.get(code, []))

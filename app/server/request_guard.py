@@ -102,7 +102,7 @@ class RequestGuard:
         Raises:
             ApiError: A limit is exceeded or the server is shutting down.
         """
-        self._record_size(request, pair)
+        self._record_size(request, pair[:2])
         max_chars = self.settings.max_chars
         _check_length("text", len(pair.text), max_chars)
         _check_length("translation", len(pair.translation), MAX_TRANSLATION_RATIO * max_chars)

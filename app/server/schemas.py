@@ -145,7 +145,10 @@ class TranslateResponse(ResponseMetadata):
 class Token(BaseModel):
     """A subword token and its position in the whole text."""
 
-    text: str = Field(description="the token; `▁` stands for a space and `</s>` for EOS")
+    text: str = Field(
+        description="the token; `▁` stands for a space, `</s>` for EOS, and `<2de>` for the target "
+        "language in a model of several directions"
+    )
     start: int = Field(description="position of its first character, in code points")
     end: int = Field(description="position after its last character, in code points")
 
@@ -188,11 +191,21 @@ class AttentionResponse(ResponseMetadata):
     )
 
 
-class ModelInfo(ModelName):
-    """A served model."""
+class Direction(BaseModel):
+    """A direction of a model."""
 
     source: str = Field(description="source language code")
     target: str = Field(description="target language code")
+
+
+class ModelInfo(ModelName):
+    """A served model."""
+
+    source: str = Field(description="source language code of the first direction")
+    target: str = Field(description="target language code of the first direction")
+    directions: list[Direction] | None = Field(
+        None, description="all directions of a model of several; absent for a single direction"
+    )
     ready: bool = Field(description="whether the model can answer now")
     limits: Limits = Field(description="limits of the model")
 

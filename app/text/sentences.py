@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import sentencex
 
-from app.engines.engine import Alternative, Pair, Translation
+from app.engines.engine import Alternative, Direction, Pair, Sentence, Translation
 
 LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 OTHER_SPACE = re.compile(r"[^\S ]")
@@ -31,14 +31,15 @@ class Span(NamedTuple):
 
 
 class SplitText(NamedTuple):
-    """A text and the positions of its sentences."""
+    """A text, the positions of its sentences and their direction."""
 
     text: str
     spans: list[Span]
+    direction: Direction
 
-    def sentences(self) -> list[str]:
+    def sentences(self) -> list[Sentence]:
         """Return the sentences."""
-        return [span.of(self.text) for span in self.spans]
+        return [Sentence(span.of(self.text), self.direction) for span in self.spans]
 
 
 class Combination(NamedTuple):
@@ -150,7 +151,7 @@ def pair_sentences(
         target: Language of the translation.
         limit: Number of pairs of lines after which to stop; None pairs the whole texts.
     """
-    text, translation = pair
+    text, translation, _ = pair
     source_lines, target_lines = split_lines(text), split_lines(translation)
     if not source_lines or not target_lines:
         return []

@@ -8,6 +8,9 @@ from app.text.sentences import Span
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte token of SentencePiece's byte fallback."""
 EOS = "</s>"
+LANGUAGE = re.compile(r"<2\w+>")
+"""The token of a target language, which has no letters in the text. It can only be the first one,
+where a token of the text begins with SPACE."""
 SPACE = "\u2581"
 """The character that stands for a space in a token."""
 MAX_SKIPPED_BYTES = 16
@@ -21,6 +24,8 @@ def locate_tokens(tokens: Sequence[str], text: str) -> list[Span]:
     the text, because the model normalizes the text, gets an empty span at its expected position.
     The search for the next tokens may then skip up to MAX_SKIPPED_BYTES.
     """
+    if tokens and LANGUAGE.fullmatch(tokens[0]):
+        return [Span(0, 0), *locate_tokens(tokens[1:], text)]
     content = text.encode()
     spans: list[Span] = []
     start, lost = 0, False

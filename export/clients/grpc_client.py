@@ -2,6 +2,7 @@
 
     python grpc_client.py "A sentence." "Another one."
     python grpc_client.py --server=127.0.0.1:8500 --model=demo < lines.en > lines.de
+    python grpc_client.py --target=de "A sentence."
 
 Requires `tensorflow-serving-api`, which imports TensorFlow. The import takes seconds, so this suits
 long-running processes. Exit codes: 0 success, 1 failure, 2 invalid arguments.
@@ -46,33 +47,43 @@ def connect(server: str):
     return grpc.insecure_channel(server, options=options)
 
 
-def translate(channel, model: str, texts: list[str], signature: str, seconds: float) -> list[str]:
+def translate(
+    channel, model: str, texts: list[str], signature: str, seconds: float, target: str | None = None
+) -> list[str]:
     """Translate texts in one request.
+
+    A model of several directions needs the target language.
 
     Raises:
         ServerError: The signature does not translate.
         grpc.RpcError: The request failed.
     """
     with silence_stderr():
-        from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
         from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     request.model_spec.signature_name = signature
-    rows = tensor_shape_pb2.TensorShapeProto.Dim(size=len(texts))
-    request.inputs["text"].CopyFrom(
-        tensor_pb2.TensorProto(
-            dtype=types_pb2.DT_STRING,
-            tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=[rows]),
-            string_val=[text.encode(errors="replace") for text in texts],
-        )
-    )
+    request.inputs["text"].CopyFrom(tensor(texts))
+    if target is not None:
+        request.inputs["target"].CopyFrom(tensor([target] * len(texts)))
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
     response = call_with_retry(stub.Predict, request, seconds)
     if "translation" not in response.outputs:
         raise ServerError(f"--signature={signature}: has no output named translation")
     return [text.decode() for text in response.outputs["translation"].string_val]
+
+
+def tensor(texts: list[str]):
+    """Return texts as a tensor."""
+    from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
+
+    rows = tensor_shape_pb2.TensorShapeProto.Dim(size=len(texts))
+    return tensor_pb2.TensorProto(
+        dtype=types_pb2.DT_STRING,
+        tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=[rows]),
+        string_val=[text.encode(errors="replace") for text in texts],
+    )
 
 
 def call_with_retry(call, request, seconds: float):
@@ -98,7 +109,7 @@ def batches(lines: Iterable[str], rows: int) -> Iterator[list[str]]:
 
 
 def one_line(text: str) -> str:
-    """Replace line breaks in a translation."""
+    """Replace line breaks in a translation or an error message."""
     return text.replace("\n", " ").replace("\r", " ")
 
 
@@ -142,6 +153,7 @@ def main() -> None:
         default="serving_default",
         help="signature to call (default: %(default)s)",
     )
+    parser.add_argument("--target", help="language to translate to, if the model has several")
     parser.add_argument(
         "--rows", type=int, default=16, help="sentences per request (default: %(default)s)"
     )
@@ -159,13 +171,16 @@ def main() -> None:
     open_streams(reads_stdin=not flags.texts)
     import grpc
 
+    options = (flags.signature, flags.timeout, flags.target)
+
     try:
         with connect(flags.server) as channel:
             for texts in batches(flags.texts or sys.stdin, flags.rows):
-                for line in translate(channel, flags.model, texts, flags.signature, flags.timeout):
+                for line in translate(channel, flags.model, texts, *options):
                     print(one_line(line), flush=True)
     except grpc.RpcError as error:
-        sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}: {error.details()}")
+        details = one_line(error.details())
+        sys.exit(f"grpc_client.py: {flags.server}: {error.code().name}: {details}")
     except ServerError as error:
         sys.exit(f"grpc_client.py: {flags.server}: {error}")
     except KeyboardInterrupt:

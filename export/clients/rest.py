@@ -2,6 +2,7 @@
 
     python rest.py "A sentence." "Another one."
     python rest.py --url=http://127.0.0.1:8501/v1/models/demo < lines.en > lines.de
+    python rest.py --target=de "A sentence."
 
 Requires only `requests`. Exit codes: 0 success, 1 failure, 2 invalid arguments.
 """
@@ -30,17 +31,17 @@ class ServerError(Exception):
 
 
 def translate(
-    session: requests.Session, url: str, texts: list[str], signature: str, seconds: float
+    session: requests.Session, url: str, rows: list[dict[str, str]], signature: str, seconds: float
 ) -> list[str]:
-    """Translate texts in one request.
+    """Translate the rows of one request.
 
     Raises:
         ServerError: The response is an error or has no translation.
     """
-    request = {"signature_name": signature, "instances": [{"text": text} for text in texts]}
+    request = {"signature_name": signature, "instances": rows}
     response = post(session, f"{url}:predict", request, seconds)
     if not response.ok:
-        raise ServerError(f"status {response.status_code}: {reason(response)}")
+        raise ServerError(f"status {response.status_code}: {one_line(reason(response))}")
     try:
         return [row["translation"] for row in response.json()["predictions"]]
     except (ValueError, KeyError, TypeError) as error:
@@ -77,7 +78,7 @@ def batches(lines: Iterable[str], rows: int) -> Iterator[list[str]]:
 
 
 def one_line(text: str) -> str:
-    """Replace line breaks in a translation."""
+    """Replace line breaks in a translation or an error message."""
     return text.replace("\n", " ").replace("\r", " ")
 
 
@@ -119,6 +120,7 @@ def main() -> None:
         default="serving_default",
         help="signature to call (default: %(default)s)",
     )
+    parser.add_argument("--target", help="language to translate to, if the model has several")
     parser.add_argument(
         "--rows", type=int, default=16, help="sentences per request (default: %(default)s)"
     )
@@ -134,10 +136,12 @@ def main() -> None:
     if not 0 < flags.timeout < float("inf"):
         parser.error("--timeout: must be a finite number of seconds greater than 0")
     open_streams(reads_stdin=not flags.texts)
+    target = {"target": flags.target} if flags.target else {}
     try:
         with requests.Session() as session:
             for texts in batches(flags.texts or sys.stdin, flags.rows):
-                for line in translate(session, flags.url, texts, flags.signature, flags.timeout):
+                rows = [{"text": text, **target} for text in texts]
+                for line in translate(session, flags.url, rows, flags.signature, flags.timeout):
                     print(one_line(line), flush=True)
     except ServerError as error:
         sys.exit(f"rest.py: {flags.url}: {error}")

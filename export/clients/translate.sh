@@ -5,13 +5,15 @@
 #     translate.sh < lines | jq --raw-output '.predictions[].translation'
 #
 # Prints the JSON responses of the server, one per 16 sentences. TFNMT_URL is the address of the
-# model, TFNMT_SIGNATURE the signature. If the server is unreachable or busy, it retries up to four
-# times, but not after a timeout. The exit code is that of curl: 0 success, 7 cannot connect,
-# 22 refused (the response contains the reason), 28 timeout.
+# model, TFNMT_SIGNATURE the signature, and TFNMT_TARGET the language to translate to, if the model
+# has several. If the server is unreachable or busy, it retries up to four times, but not after a
+# timeout. The exit code is that of curl: 0 success, 7 cannot connect, 22 refused (the response
+# contains the reason), 28 timeout.
 set -euo pipefail
 
 url=${TFNMT_URL:-http://127.0.0.1:8501/v1/models/demo}
 signature=${TFNMT_SIGNATURE:-serving_default}
+target=${TFNMT_TARGET:+, \"target\": \"$TFNMT_TARGET\"}
 response=$(mktemp)
 trap 'rm -f "$response"' EXIT
 
@@ -40,7 +42,8 @@ count=0
 while IFS= read -r line || [ -n "$line" ]; do
     line=${line%$'\r'}
     # Base64 needs no escapes in JSON.
-    rows+=${rows:+,}{\"b64\":\"$(printf %s "$line" | base64 | tr -d '\n')\"}
+    text="{\"b64\": \"$(printf %s "$line" | base64 | tr -d '\n')\"}"
+    rows+="${rows:+, }{\"text\": $text$target}"
     count=$((count + 1))
     if [ "$count" -eq 16 ]; then
         send "$rows"

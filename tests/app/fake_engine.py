@@ -14,6 +14,10 @@ LIMITS = {
 }
 
 
+TWO_WAYS = {"targets": ["de", "en"], "directions": ["en-de", "de-en"]}
+"""Fields of the card of a model of two directions."""
+
+
 class FakeEngine(Engine):
     """Answers every signature with its name and version, except the failing ones."""
 
@@ -24,9 +28,11 @@ class FakeEngine(Engine):
         self.current_version = "1"
         self.failing: set[str] = set()
         self.calls: list[str] = []
+        self.targets: list[list[str] | None] = []
 
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
         self.calls.append(signature)
+        self.targets.append(columns.get("target"))
         if signature in self.failing:
             raise UnavailableError(f"{signature} fails")
         rows = len(columns["text"])

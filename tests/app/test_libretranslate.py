@@ -1,6 +1,8 @@
-"""Parsing of forms."""
+"""Parsing of forms, and languages."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
@@ -9,25 +11,31 @@ import pytest
 from app.server.application import create
 from app.server.libretranslate import MAX_CONTENT_TYPE, MAX_FORM_FIELDS
 from app.settings import Settings
+from tests.app.fake_engine import TWO_WAYS
 from tests.app.fake_server import make_guard
 
 TEXT = "Zwei Männer & ein 犬"
 SETTINGS = Settings(models=(), backends=())
 
 
-def post(content: bytes, content_type: str = "application/x-www-form-urlencoded") -> httpx.Response:
+def run(request: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]], **card: Any) -> Any:
+    """Send a request to a server of a fake model with these fields on its card."""
+
     async def send() -> httpx.Response:
-        guard, metrics = make_guard(SETTINGS)
+        guard, metrics = make_guard(SETTINGS, **card)
         await guard.models.start()
         transport = httpx.ASGITransport(create(guard, metrics))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            response = await client.post(
-                "/translate", content=content, headers={"Content-Type": content_type}
-            )
+            response = await request(client)
         await guard.models.close()
         return response
 
     return asyncio.run(asyncio.wait_for(send(), 60))
+
+
+def post(content: bytes, content_type: str = "application/x-www-form-urlencoded") -> httpx.Response:
+    headers = {"Content-Type": content_type}
+    return run(lambda client: client.post("/translate", content=content, headers=headers))
 
 
 @pytest.mark.parametrize(
@@ -91,3 +99,20 @@ def test_long_content_type_is_refused() -> None:
     response = post(multipart(b"a"), f"multipart/form-data; boundary=x; {'a=b;' * 10_000}")
     assert response.status_code == 415
     assert str(MAX_CONTENT_TYPE) in response.json()["error"]
+
+
+def test_languages_lists_the_targets_of_a_model_of_several_directions() -> None:
+    languages = run(lambda client: client.get("/languages"), **TWO_WAYS).json()
+    assert {each["code"]: each["targets"] for each in languages} == {"de": ["en"], "en": ["de"]}
+
+
+@pytest.mark.parametrize(
+    ("card", "directions"),
+    [
+        (TWO_WAYS, [{"source": "en", "target": "de"}, {"source": "de", "target": "en"}]),
+        ({"targets": [], "directions": ["en-de"]}, None),
+    ],
+)
+def test_models_lists_directions_if_there_are_several(card: Any, directions: Any) -> None:
+    (model,) = run(lambda client: client.get("/api/v1/models"), **card).json()["models"]
+    assert model.get("directions") == directions

@@ -9,7 +9,7 @@ import pytest
 from app.engines.engine import Mode, Pair
 from app.models.batcher import Observer
 from app.models.model import MAX_CACHED_CHARACTERS, Model
-from tests.app.fake_engine import FakeEngine
+from tests.app.fake_engine import TWO_WAYS, FakeEngine
 
 
 class BatchRecorder(Observer):
@@ -194,3 +194,55 @@ def test_truncated_text_counts_with_maximum_length() -> None:
         assert recorder.batches == [("beam", 2, 1.0), ("align", 2, 1.0), ("align", 2, 1.0)]
 
     run(scenario, observer=recorder)
+
+
+async def check_two_ways(engine: FakeEngine, model: Model) -> None:
+    """Make a model of two directions ready."""
+    engine.card |= TWO_WAYS
+    await model.check()
+    assert model.ready
+    engine.targets.clear()
+
+
+def test_batch_mixes_target_languages() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        await check_two_ways(engine, model)
+        pairs = [("en", "de"), ("de", "en")]
+        texts = [model.split(["a b"], 9, model.direction(*pair))[0] for pair in pairs]
+        for mode, alternatives in ("beam", 0), ("greedy", 0), ("beam", 1):
+            await model.translate("me", texts, mode, alternatives)
+        assert engine.targets == [["de", "en"]] * 3
+
+    run(scenario)
+
+
+def test_align_and_attention_send_the_target_language() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        await check_two_ways(engine, model)
+        pair = Pair("Ein Satz.", "a sentence.", model.direction(None, "en"))
+        await model.align("me", pair, model.pair(pair, 9))
+        await model.attention("me", pair)
+        assert engine.targets == [["en"]] * 2
+
+    run(scenario)
+
+
+def test_cache_separates_target_languages() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        await check_two_ways(engine, model)
+        for target in "de", "en", "de":
+            texts = model.split(["a"], 9, model.direction(None, target))
+            await model.translate("me", texts, "beam", 0)
+        assert engine.targets == [["de"], ["en"]]
+
+    run(scenario, cache_size=9)
+
+
+def test_model_of_one_direction_gets_no_target_language() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        engine.card |= {"targets": [], "directions": ["en-de"]}
+        await model.check()
+        await model.translate("me", model.split(["a"], 9, model.direction("en", "de")), "beam", 0)
+        assert set(map(str, engine.targets)) == {"None"}
+
+    run(scenario)

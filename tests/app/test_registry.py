@@ -9,7 +9,7 @@ from app.errors import ApiError, UnavailableError
 from app.models.batcher import Observer
 from app.models.model import Model
 from app.models.registry import ModelRegistry
-from tests.app.fake_engine import FakeEngine
+from tests.app.fake_engine import TWO_WAYS, FakeEngine
 
 PAIRS = {"large": ("en", "de"), "small": ("en", "de"), "back": ("de", "en")}
 
@@ -61,6 +61,29 @@ def test_find_error_names_available_languages(
         with pytest.raises(ApiError, match=available) as caught:
             models.find(*query)
         assert (caught.value.status, caught.value.code) == (status, code)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"), [(("de", "en"), "large"), (("en", "de"), "large"), ((None, "en"), "large")]
+)
+def test_find_uses_all_directions_of_a_model(query: tuple[str | None, str], name: str) -> None:
+    async def scenario(engines: dict[str, FakeEngine], models: ModelRegistry) -> None:
+        engines["large"].card |= TWO_WAYS
+        await models.start()
+        assert models.find(*query).name == name
+
+    run(scenario)
+
+
+def test_find_refuses_a_direction_without_training_data() -> None:
+    async def scenario(engines: dict[str, FakeEngine], models: ModelRegistry) -> None:
+        directions = ["en-de", "en-fr", "fr-en"]
+        engines["large"].card |= {"targets": ["de", "en", "fr"], "directions": directions}
+        await models.start()
+        with pytest.raises(ApiError, match=r": en to de, en to fr, fr to en$"):
+            models.find("fr", "de", "large")
 
     run(scenario)
 

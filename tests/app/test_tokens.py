@@ -32,6 +32,11 @@ def test_normalized_tokens_get_empty_spans_and_later_tokens_are_found() -> None:
     assert located(["▁a", ",", "b"], "a，b") == ["a", "", "b"]
 
 
+def test_language_token_is_not_a_part_of_the_text() -> None:
+    assert located(["<2de>", "▁<2", "de>", "</s>"], "<2de>") == ["", "<2", "de>", ""]
+    assert located(["▁x", "<2de>"], "x<2de>") == ["x", "<2de>"]
+
+
 def test_spans_stay_inside_the_text() -> None:
     for tokens in (["▁a", "b", "c"], ["</s>"], ["▁"], ["<0xFF>"], []):
         for text in ("", "a", "é", "zzz"):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from matplotlib.image import imread
 
-from tfnmt import export, score, trace, translate, visualize
+from tfnmt import score, trace, translate, visualize
 from tfnmt.errors import UserError
 from tfnmt.litert.model import LiteRTModel
 
@@ -56,33 +56,29 @@ def test_trace_and_plot_begin_with_the_language_token(
 
 
 @pytest.mark.slow
-def test_saved_model_takes_the_target_language(
-    call: Call, two_way_run: Path, tmp_path: Path
-) -> None:
-    call(export, f"--model={two_way_run}", f"--output={tmp_path / 'm'}")
-    loaded = tf.saved_model.load(str(tmp_path / "m" / "1"))
+def test_saved_model_takes_the_target_language(two_way_export: Path) -> None:
+    loaded = tf.saved_model.load(str(two_way_export / "1"))
     call_graph = loaded.signatures["serving_default"]
     found = call_graph(text=tf.constant(TEXTS), target=tf.constant(TARGETS))
     assert found["translation"].numpy()[1] == b""
     with pytest.raises(tf.errors.InvalidArgumentError, match="de, en"):
         call_graph(text=tf.constant([b"a"]), target=tf.constant([b"fr"]))
-    card = json.loads((tmp_path / "m" / "1" / "assets.extra" / "model_card.json").read_text())
+    card = json.loads((two_way_export / "1" / "assets.extra" / "model_card.json").read_text())
     assert card["targets"] == ["de", "en"]
     assert card["directions"] == ["en-de", "de-en"]
 
 
 @pytest.mark.slow
 def test_litert_export_has_the_translations_of_the_run(
-    call: Call, two_way_run: Path, tmp_path: Path
+    call: Call, two_way_run: Path, two_way_litert: Path, tmp_path: Path
 ) -> None:
-    call(export, f"--model={two_way_run}", f"--output={tmp_path / 'm'}", "--format=litert")
     (tmp_path / "in").write_text("The dog sleeps.\n\n")
     for target in "de", "en":
-        for model, name in (two_way_run, "run"), (tmp_path / "m", "litert"):
+        for model, name in (two_way_run, "run"), (two_way_litert, "litert"):
             flags = (f"--target={target}", f"--input={tmp_path / 'in'}")
             call(translate, f"--model={model}", *flags, f"--output={tmp_path / name}")
         assert (tmp_path / "run").read_bytes() == (tmp_path / "litert").read_bytes()
-    model = LiteRTModel(tmp_path / "m" / "1", 1)
+    model = LiteRTModel(two_way_litert, 1)
     for name in "serving_default", "greedy", "nbest", "tokenize":
         with pytest.raises(UserError, match=r"target: .* de, en"):
             model.signatures[name](text=[b"a"])

@@ -445,11 +445,12 @@ def grpc_client(server: Server, *arguments: str, lines: str = "") -> Any:
     return run_client(sys.executable, CLIENTS / "grpc_client.py", *flags, *arguments, lines=lines)
 
 
-def curl_client(server: Server, *arguments: str, lines: str = "") -> Any:
+def curl_client(server: Server, *arguments: str, lines: str = "", **variables: str) -> Any:
     """Run translate.sh; replace the JSON of its output with the translations, one per line."""
     if not shutil.which("curl"):
         pytest.skip("curl is not installed")
-    done = run_client(CLIENTS / "translate.sh", *arguments, lines=lines, TFNMT_URL=server.url)
+    variables["TFNMT_URL"] = server.url
+    done = run_client(CLIENTS / "translate.sh", *arguments, lines=lines, **variables)
     if done.returncode == 0:
         rows = [row for response in documents(done.stdout) for row in response["predictions"]]
         done.stdout = "".join(f"{row['translation']}\n" for row in rows)
@@ -490,6 +491,34 @@ def test_client_translates_arguments_and_lines(
     assert done.returncode == 0, done.stderr
     expected = [row["translation"] for row in server.predict(instances=texts)]
     assert done.stdout.splitlines() == expected
+
+
+@needs_stub_server
+def test_clients_and_app_translate_to_several_languages(
+    two_way_export: Path, two_way_litert: Path, start_app: Any
+) -> None:
+    text = SENTENCES[0]
+    with stub_server(two_way_export, "--enable_model_warmup=false") as started:
+        rows = [{"text": text, "target": target} for target in ("de", "en")]
+        expected = [row["translation"] for row in started.predict(instances=rows)]
+        assert rest_client(started, "--target=de", text).stdout == f"{expected[0]}\n"
+        assert grpc_client(started, "--target=en", text).stdout == f"{expected[1]}\n"
+        assert curl_client(started, text, TFNMT_TARGET="en").stdout == f"{expected[1]}\n"
+        refused = grpc_client(started, "--target=fr", text)
+        assert "INVALID_ARGUMENT" in refused.stderr
+        assert "de, en" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+        exports = (f"--model=saved={two_way_export}", f"--model=lite={two_way_litert}")
+        with start_app(*exports, f"--backend=remote={started.url}") as app:
+            app.wait(200)
+            for model in "saved", "lite", "remote":
+                fields = {"model": model, "source": "de"}
+                assert app.translate(text, target="en", **fields)[0]["text"] == expected[1]
+                pair = {"text": text, "translation": "a dog", **fields}
+                (found,) = app.post("/api/v1/align", pair).json()["pairs"]
+                assert found["source"][0] == {"text": "<2en>", "start": 0, "end": 0}
+                columns = app.post("/api/v1/attention", pair).json()["columns"]
+                assert columns == [token["text"] for token in found["source"]]
 
 
 def test_client_reads_lines_with_crlf(server: Server, client: Callable[..., Any]) -> None:

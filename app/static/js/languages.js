@@ -1,5 +1,5 @@
-// The language menus. They offer only languages of a model, and swapping only if the opposite
-// direction has a model.
+// The language menus. They offer only directions of a model, and swapping only if a model has the
+// opposite direction.
 
 import { find, setOptions } from "./dom.js";
 
@@ -8,7 +8,7 @@ const names = new Intl.DisplayNames("en", { type: "language" });
 export class Languages {
   // `onChange` receives whether the languages were swapped.
   constructor(onChange) {
-    this.models = [];
+    this.directions = []; // {source, target, model}
     this.from = find("from");
     this.to = find("to");
     this.from.addEventListener("change", () => this.#offer(this.to.value) || onChange(false));
@@ -22,8 +22,10 @@ export class Languages {
   }
 
   set(models) {
-    this.models = models;
-    setOptions(this.from, entries(models.map((model) => model.source)), this.from.value);
+    this.directions = models.flatMap((model) =>
+      (model.directions ?? [model]).map(({ source, target }) => ({ source, target, model })),
+    );
+    setOptions(this.from, entries(this.directions.map(({ source }) => source)), this.from.value);
     this.#offer(this.to.value);
   }
 
@@ -36,13 +38,13 @@ export class Languages {
   }
 
   #model({ source, target }) {
-    return this.models.find((model) => model.source === source && model.target === target);
+    return this.directions.find((each) => each.source === source && each.target === target)?.model;
   }
 
   // Offers the target languages of the source language; keeps `target` selected if possible.
   #offer(target) {
-    const models = this.models.filter((model) => model.source === this.from.value);
-    setOptions(this.to, entries(models.map((model) => model.target)), target);
+    const directions = this.directions.filter(({ source }) => source === this.from.value);
+    setOptions(this.to, entries(directions.map((direction) => direction.target)), target);
     const opposite = { source: this.to.value, target: this.from.value };
     find("swap").disabled = !this.#model(opposite);
   }
