@@ -109,7 +109,7 @@ def export_ctranslate2(
         spec.save(str(temporary))
         (temporary / "tokenizer.model").write_bytes(tokenizer_model)
         _write(temporary / "model_card.json", card_json)
-        _write(temporary / "README.txt", _readme(config, card["targets"], quantization))
+        _write(temporary / "README.txt", _readme(config, card.get("targets", ()), quantization))
     return folder
 
 

@@ -61,7 +61,7 @@ def check_litert(
     Raises:
         UserError: The export cannot run, or it differs and is float32.
     """
-    targets = card["targets"]
+    targets = card.get("targets", ())
     calls = [call for call in make_calls(graphs, texts, targets) if call[0] in SIGNATURES]
     sources = {"text": to_strings([source for source, _ in pairs])}
     if targets:
