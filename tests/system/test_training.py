@@ -77,9 +77,8 @@ def float_losses(folder: Folder) -> list[float]:
 # --- Several devices ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "attention"), [(2, "flash"), (4, "standard")])
 def test_several_devices_make_the_20_steps_of_one(
-    start: Start, call: Callable[..., None], tmp_path: Path, count: int, attention: str
+    start: Start, call: Callable[..., None], tmp_path: Path
 ) -> None:
     """The run on one device trains in this process, to save a start of TensorFlow.
 
@@ -87,7 +86,7 @@ def test_several_devices_make_the_20_steps_of_one(
     """
     one, several = Folder(tmp_path / "one"), Folder(tmp_path / "several")
     changes = {"training__max_steps": 20, "training__clip_norm": 0.5}
-    process = start(several, count, model__attention=attention, **changes)
+    process = start(several, 3, model__attention="flash", **changes)
     call(train, *arguments(one.run.path, SETTINGS | changes))
     finish(process)
     expected = list(logged_losses(one.run).values())

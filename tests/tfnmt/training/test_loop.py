@@ -297,10 +297,11 @@ def test_stopped_training_saves_and_resumes_exactly(
     assert checkpoints == ["00000004", "00000008", "00000012"]  # without the irregular one
 
 
-@pytest.mark.parametrize("ema_decay", [pytest.param(None, marks=pytest.mark.slow), 0.9])
 def test_finished_training_with_a_later_end_continues_exactly(
-    prepared: Prepared, tmp_path: Path, ema_decay: float | None
+    prepared: Prepared, tmp_path: Path
 ) -> None:
+    """With a moving average. tests/system/test_training.py has the case without one."""
+    ema_decay = 0.9
     straight, extended = tmp_path / "straight", tmp_path / "extended"
     assert train_run(straight, prepared, ema_decay=ema_decay) is None
     assert train_run(extended, prepared, ema_decay=ema_decay, max_steps=5) is None
