@@ -57,6 +57,8 @@ def test_trace_and_plot_begin_with_the_language_token(
 
 @pytest.mark.slow
 def test_saved_model_takes_the_target_language(two_way_export: Path) -> None:
+    import tensorflow_text  # noqa: F401  registers its operations
+
     loaded = tf.saved_model.load(str(two_way_export / "1"))
     call_graph = loaded.signatures["serving_default"]
     found = call_graph(text=tf.constant(TEXTS), target=tf.constant(TARGETS))
