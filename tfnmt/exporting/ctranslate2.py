@@ -54,7 +54,8 @@ Weights: {quantization}.
     for result in results:
         print(tokenizer.decode(result.hypotheses[0]))
 
-Pass only {passed}: the model adds </s> to a source, and never generates padding or <s>.
+Pass only {passed}.
+The model adds </s> to a source. It never generates padding or <s>.
 
 CTranslate2 divides the log probability by length^length_penalty, tfnmt by ((5 + length) / 6)^
 length_penalty. CTranslate2 stops at beam_size finished translations. Both find the same
