@@ -25,7 +25,7 @@ from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, pre
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.exporting import ENGINES, QUANTIZATIONS
 from tfnmt.progress import log
-from tfnmt.runs.run import Run, base_folder
+from tfnmt.runs.run import Run, cache_folder
 from tfnmt.runtime.streams import open_standard_streams
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
         splits.append(split_name(config.data, corpus, "test"))
     origin = Origin(values.mirror, values.checksums)
     download_missing(config.data, corpus, splits, data_dir, origin)
-    cache_dir = Path(values.cache_dir or base_folder() / ".cache")
+    cache_dir = Path(values.cache_dir or cache_folder())
     return corpus, prepare(config, corpus, cache_dir, reused_tokenizer(config, resumed))
 
 

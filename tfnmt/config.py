@@ -382,6 +382,11 @@ class DecodingConfig(Section):
         description="no sequence of this many tokens may occur twice in a translation; null turns "
         "it off",
     )
+    split_sentences: bool = Field(
+        False,
+        description="whether translate splits lines into sentences by default, for models that "
+        "were trained on single sentences",
+    )
 
     @property
     def max_translation_length(self) -> int:

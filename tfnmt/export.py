@@ -8,8 +8,8 @@
 DIR is the model base path. Writes DIR/<version>/; the default version is the next free number. The
 version appears only when it is complete, and only if it reproduces the output of the run in a clean
 process. A LiteRT file needs no TensorFlow; translate, evaluate and the web application accept both.
---bundle writes the run itself as one archive. translate, evaluate, score and export accept its URL
-as --model.
+--bundle writes the run itself as one archive, or a LiteRT export if --model names one. translate,
+evaluate, score and export accept its URL as --model.
 """
 
 import os
@@ -28,17 +28,20 @@ from tfnmt.exporting import QUANTIZATIONS
 from tfnmt.exporting.converted import check_convertible
 from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
 from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
-from tfnmt.loading.bundles import SUFFIX, write_bundle
+from tfnmt.litert.files import GRAPHS
+from tfnmt.loading.bundles import SUFFIX, litert_files, run_files, write_bundle
 from tfnmt.loading.card import make_card
-from tfnmt.loading.models import LITERT, RunModel, find_folder, find_run
+from tfnmt.loading.models import RunModel, find_folder, find_run, find_version
 from tfnmt.progress import log
 from tfnmt.runtime.files import check_writable, exclusive, is_stream, remove_leftovers
 from tfnmt.runtime.startup import configure_threads, import_tensorflow
 
 FLAGS = flags.FlagValues()
-flags.DEFINE_string("model", None, "the run to export", flag_values=FLAGS)
+flags.DEFINE_string(
+    "model", None, "the run to export; for --bundle, also a LiteRT export", flag_values=FLAGS
+)
 flags.DEFINE_string("output", None, "the model base path, a folder of versions", flag_values=FLAGS)
-flags.DEFINE_string("bundle", None, "write the run to this .tar.gz", flag_values=FLAGS)
+flags.DEFINE_string("bundle", None, "write the model to this .tar.gz", flag_values=FLAGS)
 flags.DEFINE_integer(
     "version", None, "the version (default: the next one)", 1, 2**63 - 1, flag_values=FLAGS
 )
@@ -54,7 +57,7 @@ flags.DEFINE_enum(
     "quantization",
     None,
     list(QUANTIZATIONS),
-    "type of the weights of a LiteRT or CTranslate2 model (default: float32)",
+    "type of the weights of a LiteRT or CTranslate2 model, or of a bundle (default: float32)",
     flag_values=FLAGS,
 )
 flags.DEFINE_string(
@@ -72,7 +75,7 @@ UNSUPPORTED = {
 }
 """Flags that a format does not support."""
 
-OUTPUT_FLAGS = ("format", "version", "keep", "data_dir", "quantization")
+OUTPUT_FLAGS = ("format", "version", "keep", "data_dir")
 """Flags that have no effect on --bundle."""
 
 
@@ -81,14 +84,19 @@ def main(values: Any, positional: list[str]) -> None:
     if positional or not (values.model and (values.output or values.bundle)):
         raise UsageError("--model, and --output or --bundle: required; see --help")
     _check(values)
-    model = find_run(find_folder(values.model))
+    folder = find_folder(values.model)
+    version = find_version(folder)
+    if version and (version / GRAPHS).is_file() and not values.output:
+        _bundle_export(values, version)
+        return
+    model = find_run(folder)
     if values.output and values.format == "litert":
         check_convertible(model)
     _check_folders(values, model)
     configure_threads()  # the clean processes of the parity check inherit it
     with _exclusive(values):
         if values.bundle:
-            _write_bundle(values, model)
+            _bundle_run(values, model)
         if values.output and values.format == "ctranslate2":
             _convert(values, model)
         elif values.output:
@@ -120,6 +128,8 @@ def _check(values: Any) -> None:
     if not values.output:
         given = [name for name in OUTPUT_FLAGS if values[name].present]
         problems = [f"--{name}: only for --output; omit it" for name in given]
+        if values.quantization == "int8":
+            problems.append("--quantization=int8: not for a bundle of a run; use float16")
     else:
         given = [name for name in UNSUPPORTED[values.format] if values[name].present]
         problems = [
@@ -134,6 +144,8 @@ def _check(values: Any) -> None:
         problems.append(f"--bundle={values.bundle}: does not end in {SUFFIX}; rename it")
     if problems:
         raise UsageError(*problems)
+    if values.bundle:
+        check_writable(Path(values.bundle))
 
 
 def _check_folders(values: Any, model: RunModel) -> None:
@@ -145,8 +157,6 @@ def _check_folders(values: Any, model: RunModel) -> None:
         raise UsageError(f"--output={values.output}: a folder of the run; choose another folder")
     if values.output and values.bundle and Path(values.bundle).resolve() == output:
         raise UsageError(f"--bundle={values.bundle}: is the folder of --output; rename one of them")
-    if values.bundle:
-        check_writable(Path(values.bundle))
 
 
 def _card(values: Any, model: RunModel) -> dict[str, Any]:
@@ -166,8 +176,23 @@ def _convert(values: Any, model: RunModel) -> None:
     log(f"exported {path}; its README.txt explains how to translate with it")
 
 
-def _write_bundle(values: Any, model: RunModel) -> None:
-    write_bundle(model.run, _card(values, model), Path(values.bundle))
+def _bundle_export(values: Any, version: Path) -> None:
+    """Write a LiteRT export to a bundle."""
+    given = [name for name in ("quantization", "license") if values[name].present]
+    if given:
+        raise UsageError(*(f"--{name}: fixed in an export; omit it" for name in given))
+    with _exclusive(values):
+        _write_bundle(values, litert_files(version))
+
+
+def _bundle_run(values: Any, model: RunModel) -> None:
+    half_precision = values.quantization == "float16"
+    card = _card(values, model) | {"quantization": "float16" if half_precision else "float32"}
+    _write_bundle(values, run_files(model.run, card, half_precision))
+
+
+def _write_bundle(values: Any, files: dict[str, bytes]) -> None:
+    write_bundle(files, Path(values.bundle))
     size = Path(values.bundle).stat().st_size / 1e6
     log(f"wrote {values.bundle}, {size:.1f} MB; to use it from a server, give --model its URL")
 
@@ -217,7 +242,7 @@ def _write_litert(values: Any, model: RunModel, path: Path) -> None:
     report = publish_litert(model, card, _parity_texts(values, model), pairs, path)
     log(
         f"parity: {report['identical']} of {report['translations']} translations are those of the "
-        f"run; {(path / LITERT).stat().st_size / 1e6:.1f} MB"
+        f"run; {(path / GRAPHS).stat().st_size / 1e6:.1f} MB"
     )
     if "bleu_of_run" in report:
         log(

@@ -26,8 +26,8 @@ from tfnmt.cli import define_direction, define_engine, run_command
 from tfnmt.data.corpora.text_files import check_readable, decompressed_name, read_lines
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.converted import select_engine
-from tfnmt.loading.directions import bound_language, find_direction
-from tfnmt.loading.models import LiteRTExport, RunModel, find_model
+from tfnmt.loading.directions import find_direction
+from tfnmt.loading.models import find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, progress_bar
 from tfnmt.runtime.files import check_outputs, write_lines
 
@@ -79,28 +79,17 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError("--model and --input: both required, without other arguments; see --help")
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
     model = select_engine(find_model(values.model, changes), values.engine, values.quantization)
-    if not isinstance(model, RunModel | LiteRTExport):
-        raise UserError(
-            f"{model.name}: a SavedModel; this command needs the run that it was made from, or a "
-            "LiteRT export"
-        )
     _, target = find_direction(model, values.direction)
     path = Path(values.input)
     check_readable(path)
     check_outputs({"--output": values.output}, {"--input": [path], "--model": model.files})
-    signatures = model.load()
 
-    from tfnmt.data.preparation.tokenizer import Tokenizer
-    from tfnmt.decoding.scorer import Scorer
-    from tfnmt.decoding.signatures import with_target
+    from tfnmt.loading.api import TextTranslator, check_scoring
 
-    signatures = with_target(signatures, bound_language(model, target))
-    tokenizer_model = model.tokenizer_model()
-    vocab_size = Tokenizer(tokenizer_model).vocab_size
-
-    scorer = Scorer(signatures, tokenizer_model, model.config.decoding)
+    check_scoring(model)
+    scorer = TextTranslator(model, model.load()).scorer(target)
     if decompressed_name(path).suffix == ".jsonl":
-        scored = _score_ids(scorer, _read_json(path, vocab_size), path)
+        scored = _score_ids(scorer, _read_json(path, scorer.vocab_size), path)
     else:
         scored = _score_texts(scorer, path)
     write_lines(_format(progress_bar(scored, "scoring", "translations")), values.output)

@@ -6,7 +6,8 @@
     python -m tfnmt.translate --target=fr [--source=en] "a sentence"
 
 Each input line gives one output line, in order. Without --model, the newest finished run in ./runs
-translates. A model with several target languages needs --target. Put -- before text that begins
+translates, or else the model that comes with tfnmt. A model with several target languages needs
+--target. Put -- before text that begins
 with a dash. --json and --nbest write one JSON object per line: the source, translations with their
 score, token ids and the log probability of each token, whether the line was truncated, and quality
 warnings. Only these two flags look for quality warnings.
@@ -33,7 +34,7 @@ from tfnmt.config import SamplingConfig
 from tfnmt.data.corpora.text_files import check_readable, decode_lines, open_bytes, read_lines
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.converted import ConvertedRun, select_engine
-from tfnmt.loading.directions import bound_language, find_target
+from tfnmt.loading.directions import bound_language, find_target, only_source
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
 from tfnmt.runtime.files import check_outputs, is_stream, write_lines
@@ -58,10 +59,15 @@ for _name, _help in (
     ("resume", "resume an --output that was not finished"),
     ("scores", "write SCORE TAB TRANSLATION"),
     ("json", "write a JSON object per line"),
-    ("split_sentences", "translate each line sentence by sentence"),
     ("sample", "sample translations instead of searching for the best ones"),
 ):
     flags.DEFINE_bool(_name, False, _help, flag_values=FLAGS)
+flags.DEFINE_bool(
+    "split_sentences",
+    None,
+    "translate each line sentence by sentence (default: the run's)",
+    flag_values=FLAGS,
+)
 flags.DEFINE_integer(
     "nbest", None, "write the N best translations of each line, as JSON", 1, flag_values=FLAGS
 )
@@ -124,9 +130,8 @@ def main(values: Any, positional: list[str]) -> None:
         notes = _Notes(model.config.decoding.max_source_length)
         lines = islice(notes.replaced.check(_lines(positional, values.input)), done, None)
         windows = read_windows(lines) if values.input else stream_windows(lines)
-        sources = {name.split("-")[0] for name in model.config.data.all_directions}
-        language = values.source or (sources.pop() if len(sources) == 1 else "")
-        split = sentence_splitter(language) if values.split_sentences else whole_line
+        language = values.source or only_source(model)
+        split = sentence_splitter(language) if _splits(values, model) else whole_line
         translations = translate_lines(translator, windows, split, done)
         translations = _with_progress_bar(values, translations, done)
         with closing(notes), closing(_format_all(values, translations, notes, done)) as output:
@@ -205,6 +210,14 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
     unsupported = [name for name in ("sample", "prefix") if fix and values[name].value]
     if unsupported:
         raise UsageError(*(f"--{name}: not supported {fix}" for name in unsupported))
+
+
+def _splits(values: Any, model: RunModel | ExportModel) -> bool:
+    """Return whether lines are split into sentences."""
+    if values.split_sentences is not None:
+        return bool(values.split_sentences)
+    whole = values.prefix or (values.nbest or 1) > 1
+    return model.config.decoding.split_sentences and not whole
 
 
 def _is_finished(values: Any, model: RunModel | ExportModel) -> bool:
@@ -356,8 +369,9 @@ def _count_lines(path: Path) -> int:
 
 def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
     """Return the settings that determine the output."""
-    keys = ("json", "nbest", "scores", "split_sentences", "sample", "prefix", "seed", *SAMPLING)
+    keys = ("json", "nbest", "scores", "sample", "prefix", "seed", *SAMPLING)
     job: dict[str, Any] = {f"--{key}": values[key].value for key in keys}
+    job["--split_sentences"] = _splits(values, model)
     job |= {"model": model.name, "step": model.step, "weights": model.weights_id}
     job |= {"format": FORMAT, "input": values.input, "--quantization": values.quantization}
     if isinstance(model, ConvertedRun):  # earlier versions recorded no engine

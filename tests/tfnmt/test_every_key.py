@@ -1,5 +1,6 @@
 """Every configuration key has an effect: changing it changes the result of a probe."""
 
+import copy
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.util import event_pb2
 
+from tfnmt import translate
 from tfnmt.cli import reused_tokenizer
 from tfnmt.config import Config, build_config, flatten, merge, parse_overrides
 from tfnmt.data.batching.batches import Batches, gather
@@ -20,6 +22,7 @@ from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.preparation.prepared import Prepared, prepare
 from tfnmt.data.preparation.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
+from tfnmt.loading.models import RunModel
 from tfnmt.model.transformer import Transformer
 from tfnmt.runs.run import Run
 from tfnmt.training import callbacks, tensorboard
@@ -273,6 +276,12 @@ def translations(config: Config) -> Any:
     return [outputs[name].numpy().tolist() for name in ("translation", "score", "truncated")]
 
 
+def splits_by_default(config: Config) -> bool:
+    values = copy.deepcopy(translate.FLAGS)
+    values(["translate"])
+    return translate._splits(values, RunModel(Run(Path("run")), Path("weights"), config))
+
+
 Probe = Callable[[Config], Any]
 Settings = dict[str, str]
 
@@ -398,6 +407,7 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
             "decoding.no_repeat_ngram": "2",
         },
     ),
+    (splits_by_default, {}, {"decoding.split_sentences": "true"}),
     # A beam of the whole vocabulary. Random weights do not prefer EOS, but it must end hypotheses.
     (translations, {"decoding.beam_size": "272"}, {"decoding.min_length": "3"}),
 ]

@@ -203,8 +203,6 @@ def test_default_model_is_the_newest_finished_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("tfnmt.loading.models.base_folder", lambda: tmp_path)
-    with pytest.raises(UserError, match="make demo"):
-        call(translate, "a")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "mine").symlink_to(tiny_run)
     call(translate, "a")
@@ -337,6 +335,23 @@ def test_split_sentences_translates_sentences_separately_and_keeps_white_space(
         first,
         "",
     ]
+
+
+def test_run_of_single_sentences_splits_lines_by_default(
+    call: Call, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(
+        config.replace("split_sentences: false", "split_sentences: true")
+    )
+    line = " ".join(SENTENCES[:2])
+    for flags in ["--split_sentences"], [], ["--nosplit_sentences"], ["--nbest=2"]:
+        call(translate, f"--model={run}", *flags, line)
+    split, default, whole, nbest = capsys.readouterr().out.splitlines()
+    assert default == split != whole
+    assert json.loads(nbest)["translations"][0]["text"] == whole
 
 
 # --- Refused arguments ----------------------------------------------------------------------------

@@ -58,6 +58,16 @@ class Translation(NamedTuple):
         """Return the first hypothesis. There is always one."""
         return self.hypotheses[0]
 
+    @property
+    def text(self) -> str:
+        """Return the text of the best hypothesis."""
+        return self.best.text
+
+    @property
+    def score(self) -> float:
+        """Return the score of the best hypothesis."""
+        return self.best.score
+
 
 class Segment(NamedTuple):
     """A text to translate. Its position selects the random numbers of sampling."""
@@ -165,7 +175,7 @@ def force_decode(
         for _ in translation.hypotheses
     ]
     targets = [each for translation in translations for each in translation.hypotheses]
-    decoded = iter(_force_decode_pairs(signatures, sources, targets))
+    decoded = iter(force_decode_pairs(signatures, sources, targets))
     complete = []
     for segment, translation in zip(segments, translations, strict=True):
         own = [next(decoded) for _ in translation.hypotheses]
@@ -178,9 +188,16 @@ def force_decode(
     return complete
 
 
-def _force_decode_pairs(
-    signatures: Signatures, sources: list[str], hypotheses: list[Hypothesis]
+def force_decode_pairs(
+    signatures: Signatures, sources: Sequence[str], hypotheses: Sequence[Hypothesis]
 ) -> list[ForcedDecoding]:
+    """Force-decode one translation of each source.
+
+    Args:
+        signatures: The graphs of the model.
+        sources: The sources.
+        hypotheses: Their translations. The ids are used if all of them have ids.
+    """
     text = to_strings(sources)
     ids = [hypothesis.tokens for hypothesis in hypotheses if hypothesis.tokens is not None]
     if len(ids) == len(hypotheses):

@@ -60,6 +60,11 @@ class Scorer:
         self._tokenizer = Tokenizer(tokenizer_model)
         self._decoding = decoding
 
+    @property
+    def vocab_size(self) -> int:
+        """Return the number of tokens of the model."""
+        return self._tokenizer.vocab_size
+
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Scored]:
         """Score (source, target) texts, in order."""
         return self._score_all(pairs, self._encode)

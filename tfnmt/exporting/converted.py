@@ -15,7 +15,7 @@ from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting import ENGINES, QUANTIZATIONS
 from tfnmt.loading.models import ExportModel, LiteRTExport, RunModel, litert_origin
 from tfnmt.progress import log
-from tfnmt.runs.run import base_folder
+from tfnmt.runs.run import cache_folder
 from tfnmt.runtime.files import file_lock, remove_leftovers
 from tfnmt.runtime.startup import import_tensorflow
 
@@ -70,7 +70,7 @@ class ConvertedRun(RunModel):
             "quantization": self.quantization,
         }
         key = _checksum(json.dumps(parts, sort_keys=True).encode())
-        return base_folder() / ".cache" / "litert" / f"{self.run.path.resolve().name}-{key[:16]}"
+        return cache_folder() / "litert" / f"{self.run.path.resolve().name}-{key[:16]}"
 
     def _convert(self, folder: Path) -> None:
         """Convert the run, unless another process is doing it."""

@@ -23,8 +23,8 @@ from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
 from tfnmt.decoding.searcher import Searcher
 from tfnmt.decoding.translator import Translator, signatures
 from tfnmt.exporting.litert_parity import check_litert
+from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, checksum
 from tfnmt.litert.interpreters import Size
-from tfnmt.litert.model import CARD, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
 from tfnmt.model.embedding import Embedding
 from tfnmt.model.layers import Tensor

@@ -6,7 +6,6 @@ smallest size for each sentence, and joins the results of a batch.
 Letters: B texts, K hypotheses per text, S and T the longest source and target of the batch.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +15,8 @@ import numpy as np
 
 from tfnmt.errors import UserError
 from tfnmt.litert.codec import PAD, Codec, Encoded
+from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
 from tfnmt.litert.interpreters import KINDS, Arrays, Interpreters, Size
-
-GRAPHS = "model.tflite"
-TOKENIZER = "tokenizer.model"
-CARD = "model_card.json"
-
-LIMITS = ("max_source_length", "max_translation_length", "beam_size")
-"""The limits on the card that this module reads."""
 
 Texts = Sequence[bytes] | np.ndarray
 
@@ -56,8 +49,7 @@ class LiteRTModel:
         limits = self.card["limits"]
         self._max_source: int = limits["max_source_length"]
         self._max_target: int = limits["max_translation_length"]
-        for name in (GRAPHS, TOKENIZER):
-            _check_file(folder / name, self.card["checksums"][name])
+        check_files(folder, self.card)
         self._codec = Codec(folder / TOKENIZER)
         self._interpreters = Interpreters(folder / GRAPHS, interpreters)
         self._check(folder)
@@ -230,41 +222,6 @@ class LiteRTModel:
     def _forced(self, kind: str, source: np.ndarray, target: np.ndarray) -> Arrays:
         size = self._size(kind, source, len(target))
         return self._interpreters.run(kind, size, source=source, target=target)
-
-
-def read_card(folder: Path) -> dict[str, Any]:
-    """Return the model card of a LiteRT export.
-
-    Raises:
-        UserError: The card is missing or damaged.
-    """
-    path = folder / CARD
-    try:
-        card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        limits = [card["limits"][name] for name in LIMITS]
-        if all(type(limit) is int and limit > 0 for limit in limits):
-            checksums = [card["checksums"][name] for name in (GRAPHS, TOKENIZER)]
-            if all(isinstance(each, str) for each in checksums):
-                return card
-    except (OSError, ValueError, TypeError, LookupError, RecursionError):
-        pass
-    raise UserError(f"{path}: missing or damaged; export the run again")
-
-
-def checksum(path: Path) -> str:
-    """Return the SHA-256 checksum of a file, as the card records it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_file(path: Path, expected: str) -> None:
-    """Raise a UserError if a file is missing or damaged. A damaged graph may end the process."""
-    try:
-        found = checksum(path)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; export the run again") from error
-    if found != expected:
-        raise UserError(f"{path}: damaged, or of another export; export the run again")
 
 
 # --- Batches --------------------------------------------------------------------------------------

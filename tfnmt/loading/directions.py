@@ -55,6 +55,12 @@ def find_direction(model: Model, direction: str | None) -> tuple[str, str]:
     return source, target
 
 
+def only_source(model: Model) -> str:
+    """Return the language that a model translates from, or "" if it has several."""
+    sources = {name.split("-")[0] for name in model.config.data.all_directions}
+    return sources.pop() if len(sources) == 1 else ""
+
+
 def bound_language(model: Model, target: str) -> str | None:
     """Return the language that the graphs of a model take, or None if they take none."""
     return target if model.targets else None

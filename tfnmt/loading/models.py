@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfnmt.config import Config, SamplingConfig, build_config, merge
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UsageError, UserError, did_you_mean
+from tfnmt.litert.files import GRAPHS, TOKENIZER
 from tfnmt.progress import log
 from tfnmt.runs.checkpoints import (
     CHECKSUMS,
@@ -19,7 +20,7 @@ from tfnmt.runs.checkpoints import (
     check_weights,
     report_missing,
 )
-from tfnmt.runs.run import Run, base_folder, newest_finished_run
+from tfnmt.runs.run import Run, base_folder, cache_folder, newest_finished_run
 from tfnmt.runtime.files import parse_json
 from tfnmt.runtime.startup import PARALLEL_STREAMS, import_tensorflow, silence_stderr
 
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 SAVED_MODEL = "saved_model.pb"
 CARD = Path("assets.extra") / "model_card.json"
 """The model card in a SavedModel. TensorFlow Serving ignores the folder assets.extra."""
-
-LITERT = "model.tflite"
-"""The file of a LiteRT export. Its model card is next to it."""
-
-TOKENIZER = "tokenizer.model"
-"""The SentencePiece model in a run and in a LiteRT export."""
 
 RUN_FILES = (
     "config.yaml",
@@ -256,18 +251,14 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
 
     Args:
         model: A run folder, an export, or the name or URL of a bundle. None selects the newest
-            finished run.
+            finished run, or else the default model of tfnmt.
         changes: Keys of `decoding` to change.
 
     Raises:
         UserError: There is no such model.
         UsageError: The model is an export, whose decoding settings are fixed.
     """
-    if model is None:
-        newest = newest_finished_run(base_folder() / "runs")
-        log(f"--model={newest.path} (the newest finished run)")
-        return find_run(newest.path, changes)
-    path = find_folder(model)
+    path = _default_folder() if model is None else find_folder(model)
     version = find_version(path)
     if version is None:
         if path.is_dir() and not Run(path).exists():
@@ -281,8 +272,20 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
         given = {key.replace("max_extra_length", "max_length") for key in changes}
         problem = "fixed in an export; pass the run folder instead"
         raise UsageError(*(f"--{name}: {problem}" for name in sorted(given)))
-    kind = LiteRTExport if (version / LITERT).is_file() else ExportModel
+    kind = LiteRTExport if (version / GRAPHS).is_file() else ExportModel
     return kind(version, _read_card(version))
+
+
+def _default_folder() -> Path:
+    """Return the folder of the newest finished run, or else of the default model; log its name."""
+    newest = newest_finished_run(base_folder() / "runs")
+    if newest is not None:
+        log(f"--model={newest.path} (the newest finished run)")
+        return newest.path
+    from tfnmt.loading.registry import DEFAULT_MODEL
+
+    log(f"--model={DEFAULT_MODEL} (the model that comes with tfnmt)")
+    return find_folder(DEFAULT_MODEL)
 
 
 def find_folder(model: str) -> Path:
@@ -300,10 +303,11 @@ def find_folder(model: str) -> Path:
         return folder
     from tfnmt.loading.registry import MODELS, find_bundle
 
-    bundle = find_bundle(model, base_folder() / ".cache" / "models")
-    if bundle is None and folder.parent == Path() and MODELS:
+    bundle = find_bundle(model, cache_folder() / "models")
+    if bundle is None and folder.parent == Path():
         raise UserError(
-            f"--model={model}: no such folder or bundle; the bundles are {', '.join(MODELS)}"
+            f"--model={model}: no such folder or model; {did_you_mean(model, MODELS)}the models of "
+            f"tfnmt are {', '.join(MODELS)}"
         )
     return bundle or folder
 
@@ -351,11 +355,11 @@ def versions_in(folder: Path) -> list[int]:
 
 
 def _is_export(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in (SAVED_MODEL, LITERT))
+    return any((folder / name).is_file() for name in (SAVED_MODEL, GRAPHS))
 
 
 def _read_card(version: Path) -> dict[str, Any]:
-    path = version / (CARD.name if (version / LITERT).is_file() else CARD)
+    path = version / (CARD.name if (version / GRAPHS).is_file() else CARD)
     try:
         card: dict[str, Any] = parse_json(path.read_bytes())
         build_config(card["config"])

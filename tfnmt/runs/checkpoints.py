@@ -8,7 +8,7 @@ checksums.json       the checksums of these files
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from json import dumps
@@ -54,7 +54,7 @@ class CheckpointFolder:
             if tokenizer.is_file():
                 (temporary / TOKENIZER_CHECKSUM).write_text(f"{sha256(tokenizer)}\n")
             checksums = {file.name: sha256(file) for file in sorted(temporary.iterdir())}
-            (temporary / CHECKSUMS).write_text(dumps(checksums, indent=1) + "\n")
+            (temporary / CHECKSUMS).write_bytes(_dump_checksums(checksums))
         others = [other for other in self.all() if other != path]
         for old in others[: max(0, len(others) + 1 - self.keep)]:
             remove_folder(old)
@@ -82,6 +82,15 @@ class CheckpointFolder:
 
 def _is_checkpoint(path: Path) -> bool:
     return path.name.isascii() and path.name.isdigit() and path.is_dir()
+
+
+def format_checksums(files: Mapping[str, bytes]) -> bytes:
+    """Return the content of CHECKSUMS for the content of other files, by name."""
+    return _dump_checksums({name: hashlib.sha256(files[name]).hexdigest() for name in files})
+
+
+def _dump_checksums(checksums: dict[str, str]) -> bytes:
+    return (dumps(checksums, indent=1) + "\n").encode()
 
 
 def is_complete(path: Path) -> bool:

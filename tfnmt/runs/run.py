@@ -45,8 +45,23 @@ from tfnmt.runtime.files import (
 
 def base_folder() -> Path:
     """Return the root of the repository, or the working folder if tfnmt runs from a wheel."""
-    repository = Path(__file__).resolve().parents[2]
-    return repository if (repository / "pyproject.toml").is_file() else Path.cwd()
+    return _repository() or Path.cwd()
+
+
+def cache_folder() -> Path:
+    """Return the folder of files that can be made again: `.cache` in a repository.
+
+    If tfnmt runs from a wheel, it is the user's: `$XDG_CACHE_HOME/tfnmt` or `~/.cache/tfnmt`.
+    """
+    repository = _repository()
+    if repository:
+        return repository / ".cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tfnmt"
+
+
+def _repository() -> Path | None:
+    folder = Path(__file__).resolve().parents[2]
+    return folder if (folder / "pyproject.toml").is_file() else None
 
 
 @dataclass(frozen=True)
@@ -322,18 +337,10 @@ class Run:
         return self.path / "config.yaml"
 
 
-def newest_finished_run(folder: Path) -> Run:
-    """Return the run in a folder whose training finished last.
-
-    Raises:
-        UserError: No run has finished.
-    """
+def newest_finished_run(folder: Path) -> Run | None:
+    """Return the run in a folder whose training finished last, or None."""
     finished = [run for run in map(Run, folder.glob("*")) if run.finished]
-    if not finished:
-        raise UserError(
-            f"--model: no finished run in {folder}; name a run, or train one with `make demo`"
-        )
-    return max(finished, key=lambda run: run.summary_path.stat().st_mtime)
+    return max(finished, key=lambda run: run.summary_path.stat().st_mtime, default=None)
 
 
 def _modified(folder: Path) -> int:

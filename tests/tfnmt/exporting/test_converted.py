@@ -13,7 +13,7 @@ import pytest
 from tfnmt import evaluate, score, trace, translate
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.converted import ConvertedRun, select_engine
-from tfnmt.litert.model import GRAPHS
+from tfnmt.litert.files import GRAPHS
 from tfnmt.loading.models import find_model, find_run
 
 pytestmark = pytest.mark.slow  # a run is converted
@@ -30,7 +30,7 @@ for name in ("tensorflow", "tensorflow_text", "keras", "keras_nlp"):
 from tfnmt import translate
 from tfnmt.cli import run_command
 from tfnmt.exporting import converted
-converted.base_folder = lambda: Path(sys.argv[1])
+converted.cache_folder = lambda: Path(sys.argv[1])
 run_command(translate.main, translate.FLAGS, "", sys.argv[2:])
 """
 
@@ -40,7 +40,7 @@ def cache(tiny_run: Path, tiny_litert: Path, tmp_path_factory: pytest.TempPathFa
     """A folder with a cache that contains the converted run."""
     base = tmp_path_factory.mktemp("converted")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfnmt.exporting.converted.base_folder", lambda: base)
+        patch.setattr("tfnmt.exporting.converted.cache_folder", lambda: base)
         model = select_engine(find_model(str(tiny_run), {}), "litert", None)
         assert isinstance(model, ConvertedRun)
         shutil.copytree(tiny_litert, model._folder())
@@ -50,14 +50,14 @@ def cache(tiny_run: Path, tiny_litert: Path, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture
 def cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use that cache, and fail if a run is converted."""
-    monkeypatch.setattr("tfnmt.exporting.converted.base_folder", lambda: cache)
+    monkeypatch.setattr("tfnmt.exporting.converted.cache_folder", lambda: cache)
     monkeypatch.delattr(ConvertedRun, "_write")
 
 
 def test_processes_convert_a_run_once(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfnmt.exporting.converted.base_folder", lambda: tmp_path)
+    monkeypatch.setattr("tfnmt.exporting.converted.cache_folder", lambda: tmp_path)
     convert, converted = ConvertedRun._write, []
 
     def write(model: ConvertedRun, folder: Path) -> None:
@@ -70,7 +70,7 @@ def test_processes_convert_a_run_once(
     with ThreadPoolExecutor(2) as pool:
         loaded = list(pool.map(lambda _: model.load(), range(2)))
     (folder,) = converted
-    assert list((tmp_path / ".cache" / "litert").glob("[!.]*")) == [folder]
+    assert list((tmp_path / "litert").glob("[!.]*")) == [folder]
     text = [each.encode() for each in TEXTS]
     texts = [graphs["serving_default"](text=text)["translation"].tolist() for graphs in loaded]
     assert texts[0] == texts[1]
@@ -186,8 +186,8 @@ def test_damaged_file_in_the_cache_is_a_user_error(
     call: Call, cache: Path, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = shutil.copytree(cache, tmp_path / "base")
-    monkeypatch.setattr("tfnmt.exporting.converted.base_folder", lambda: base)
-    (graphs,) = base.glob(f".cache/litert/*/{GRAPHS}")
+    monkeypatch.setattr("tfnmt.exporting.converted.cache_folder", lambda: base)
+    (graphs,) = base.glob(f"litert/*/{GRAPHS}")
     graphs.write_bytes(b"damaged")
     with pytest.raises(UserError, match=f"^{graphs.parent}: .*remove this folder"):
         call(translate, f"--model={tiny_run}", "--engine=litert", "a")

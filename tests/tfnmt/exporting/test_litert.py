@@ -13,7 +13,8 @@ from tfnmt.config import DecodingConfig
 from tfnmt.errors import UserError
 from tfnmt.exporting.litert import SOURCE_LENGTHS, pair_sizes, search_sizes
 from tfnmt.exporting.litert_parity import _check_equal
-from tfnmt.litert.model import GRAPHS, LiteRTModel
+from tfnmt.litert.files import GRAPHS
+from tfnmt.litert.model import LiteRTModel
 
 pytestmark = pytest.mark.slow  # an export is converted
 

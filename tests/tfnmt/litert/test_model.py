@@ -17,7 +17,8 @@ from tfnmt.decoding.lines import Signatures
 from tfnmt.decoding.signatures import SIGNATURES
 from tfnmt.decoding.translator import signatures
 from tfnmt.errors import UserError
-from tfnmt.litert.model import AXES, CARD, GRAPHS, LIMITS, TOKENIZER, LiteRTModel, checksum
+from tfnmt.litert.files import CARD, GRAPHS, LIMITS, TOKENIZER, checksum
+from tfnmt.litert.model import AXES, LiteRTModel
 from tfnmt.loading.models import find_run
 
 pytestmark = pytest.mark.slow  # an export is converted

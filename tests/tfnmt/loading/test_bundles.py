@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tfnmt import export, translate
-from tfnmt.data.corpora.downloads import Download
-from tfnmt.errors import UserError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.loading import registry
 from tfnmt.loading.bundles import license_title, unpack_bundle
+from tfnmt.loading.models import find_run
 from tfnmt.loading.registry import find_bundle
+from tfnmt.runs.checkpoints import sha256
 
 Call = Callable[..., None]
 
@@ -46,13 +48,13 @@ def test_bundle_at_a_url_translates_like_its_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("tfnmt.loading.models.base_folder", lambda: tmp_path)
+    monkeypatch.setattr("tfnmt.loading.models.cache_folder", lambda: tmp_path)
     call(translate, f"--model={tiny_run}", "the dog sleeps")
     expected = capsys.readouterr().out
     for _ in range(2):  # first downloaded, then found in the cache
         call(translate, f"--model={site}/toy-en-de.tar.gz", "the dog sleeps")
         assert capsys.readouterr().out == expected
-    (folder,) = (tmp_path / ".cache" / "models").glob("toy-en-de-*[!z]")
+    (folder,) = (tmp_path / "models").glob("toy-en-de-*[!z]")
     assert sorted(path.name for path in folder.iterdir()) == [
         "LICENSE.txt",
         "averaged",
@@ -87,16 +89,60 @@ def test_url_without_a_file_name_is_refused(url: str, tmp_path: Path) -> None:
         find_bundle(url, tmp_path)
 
 
-def test_registered_bundle_must_match_its_checksum(
-    bundle: Path, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bundle_of_a_litert_export_translates_like_it(
+    call: Call,
+    tiny_litert: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    url = f"{site}/{bundle.name}"
-    monkeypatch.setitem(registry.MODELS, "toy", Download(url, 0, f"sha256:{'0' * 64}"))
-    with pytest.raises(UserError, match="is pinned"):
-        find_bundle("toy", tmp_path)
-    monkeypatch.setitem(registry.MODELS, "toy", Download(url, 0))
-    assert find_bundle("toy", tmp_path) == tmp_path / "toy-en-de"
-    assert find_bundle("no such name", tmp_path) is None
+    path = tmp_path / "tiny.tar.gz"
+    call(export, f"--model={tiny_litert.parent}", f"--bundle={path}")
+    monkeypatch.setitem(registry.MODELS, "tiny", sha256(path))
+    monkeypatch.setattr(registry, "_shipped", lambda model: path if model == "tiny" else None)
+    monkeypatch.setattr("tfnmt.loading.models.cache_folder", lambda: tmp_path)
+    for model in (str(tiny_litert), "tiny"):
+        call(translate, f"--model={model}", "the dog sleeps")
+    expected, found = capsys.readouterr().out.splitlines()
+    assert found == expected
+    (folder,) = (tmp_path / "models").glob("tiny-*")
+    assert {path.name for path in folder.iterdir()} == {
+        "LICENSE.txt",
+        "model.tflite",
+        "model_card.json",
+        "tokenizer.model",
+    }
+
+
+def test_damaged_litert_bundle_is_refused(call: Call, tiny_litert: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.tar.gz"
+    call(export, f"--model={tiny_litert}", f"--bundle={path}")
+    content = members(path)
+    content["tiny/model.tflite"] = flipped(content["tiny/model.tflite"])
+    with pytest.raises(UserError, match="damaged, or of another export"):
+        unpack_bundle(archive(tmp_path / "x.tar.gz", content), tmp_path / "x")
+    del content["tiny/LICENSE.txt"]
+    with pytest.raises(UserError, match="contains no model"):
+        unpack_bundle(archive(tmp_path / "x.tar.gz", content), tmp_path / "x")
+
+
+def test_half_precision_bundle_is_smaller_and_has_rounded_weights(
+    call: Call, tiny_run: Path, bundle: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "half.tar.gz"
+    call(export, f"--model={tiny_run}", f"--bundle={path}", "--quantization=float16")
+    assert path.stat().st_size < 0.7 * bundle.stat().st_size
+    unpack_bundle(path, tmp_path / "half")
+    half, whole = (find_run(folder).load_translator() for folder in (tmp_path / "half", tiny_run))
+    for ours, theirs in zip(half.transformer.weights, whole.transformer.weights, strict=True):
+        assert ours.dtype == "float32"
+        np.testing.assert_array_equal(ours, theirs.numpy().astype("float16"))
+
+
+def test_int8_bundle_of_a_run_is_refused(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.gz"
+    with pytest.raises(UsageError, match="--quantization=int8: not for a bundle of a run"):
+        call(export, f"--model={tiny_run}", f"--bundle={path}", "--quantization=int8")
 
 
 def test_bundles_of_a_run_contain_the_same_files(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tfnmt.errors import UserError
-from tfnmt.loading.bundles import write_bundle
+from tfnmt.loading.bundles import run_files
 from tfnmt.loading.models import find_model, find_run
 from tfnmt.runs.run import Run
 
@@ -24,7 +24,7 @@ def test_damaged_weights_are_neither_loaded_nor_bundled(tiny_run: Path, tmp_path
     with pytest.raises(UserError, match=rf"^{model.weights}: damaged.*checksums\.json"):
         model.load_translator()
     with pytest.raises(UserError, match=rf"^{model.weights.parent}: .*damaged"):
-        write_bundle(model.run, {}, tmp_path / "bundle.tar.gz")
+        run_files(model.run, {})
     assert not (tmp_path / "bundle.tar.gz").exists()
 
 

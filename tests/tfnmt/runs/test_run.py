@@ -10,7 +10,7 @@ from tests.syscalls import killed_states
 from tfnmt.config import Config, build_config, flatten
 from tfnmt.errors import UserError
 from tfnmt.runs.checkpoints import WEIGHTS
-from tfnmt.runs.run import Run, newest_finished_run
+from tfnmt.runs.run import Run, base_folder, cache_folder, newest_finished_run
 
 
 def names(folder: Path) -> list[str]:
@@ -294,11 +294,21 @@ def test_newest_finished_run_finished_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".", "no such folder"])
-def test_newest_finished_run_without_runs_names_the_folder(tmp_path: Path, name: str) -> None:
+def test_newest_finished_run_of_no_runs_is_none(tmp_path: Path, name: str) -> None:
     start_run(tmp_path / "unfinished")
-    with pytest.raises(UserError, match="--model: no finished run in ") as caught:
-        newest_finished_run(tmp_path / name)
-    assert str(tmp_path / name) in str(caught.value)
+    assert newest_finished_run(tmp_path / name) is None
+
+
+def test_cache_of_a_wheel_is_in_the_folder_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache_folder() == base_folder() / ".cache"
+    monkeypatch.setattr("tfnmt.runs.run._repository", lambda: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "tfnmt"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "tfnmt"
 
 
 def test_evaluations_keep_their_order(tmp_path: Path) -> None:

@@ -73,8 +73,6 @@ def fetch(download: Download, folder: Path, mirror: str | None = None) -> Path:
         UserError: The server failed, or the file has another checksum.
     """
     url = f"{mirror.rstrip('/')}/{download.file_name}" if mirror else download.url
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise UserError(f"{url}: neither http nor https; give a URL that begins with one of them")
     path = folder / download.file_name
     with _locked(folder):
         if path.exists():
@@ -82,6 +80,10 @@ def fetch(download: Download, folder: Path, mirror: str | None = None) -> Path:
             if problem:
                 raise UserError(f"{path}: {problem}; remove the file and run again")
             return path
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise UserError(
+                f"{url}: neither http nor https; give a URL that begins with one of them"
+            )
         partial = _Partial(path, url, download.can_be_mirrored)
         _receive_all(partial, download.size)
         problem = _find_problem(partial.path, path, download.checksum)
