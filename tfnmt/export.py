@@ -29,7 +29,8 @@ from tfnmt.exporting.converted import check_convertible
 from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
 from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
 from tfnmt.litert.files import GRAPHS
-from tfnmt.loading.bundles import SUFFIX, litert_files, run_files, write_bundle
+from tfnmt.loading import SUFFIX
+from tfnmt.loading.bundles import litert_files, run_files, write_bundle
 from tfnmt.loading.card import make_card
 from tfnmt.loading.models import RunModel, find_folder, find_run, find_version
 from tfnmt.progress import log

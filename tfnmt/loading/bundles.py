@@ -28,6 +28,7 @@ from tfnmt.config import dump_config
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UserError
 from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
+from tfnmt.loading import SUFFIX
 from tfnmt.loading.card import strip_folders
 from tfnmt.runs.checkpoints import (
     CHECKSUMS,
@@ -39,7 +40,6 @@ from tfnmt.runs.checkpoints import (
 from tfnmt.runs.run import Run
 from tfnmt.runtime.files import atomic_path, remove
 
-SUFFIX = ".tar.gz"
 LICENSE = "LICENSE.txt"
 REQUIRED = ("config.yaml", TOKENIZER, LICENSE)
 

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tfnmt.data.corpora.downloads import Download, fetch
 from tfnmt.errors import UserError
-from tfnmt.loading.bundles import SUFFIX, license_title, unpack_bundle
+from tfnmt.loading import SUFFIX
 from tfnmt.progress import log
 from tfnmt.runtime.files import file_lock, remove_leftovers
 
-MODELS: dict[str, str] = {}
+MODELS: dict[str, str] = {
+    "tatoeba-en-de-fr-es": "c198b6ccee3f16ce5bd2533d7f9ab8d3b1ca47a7c0108612daf19a5d5778b09b",
+}
 """The SHA-256 checksums of the bundles of tfnmt, by name. models/README.md describes them."""
 
 DEFAULT_MODEL = "tatoeba-en-de-fr-es"
@@ -37,27 +38,27 @@ def find_bundle(model: str, cache: Path) -> Path | None:
     Raises:
         UserError: The URL does not name a bundle, or the download failed.
     """
-    download = _by_name(model) or _by_url(model)
-    if download is None:
+    if model in MODELS:
+        name, folder = model, cache / f"{model}-{MODELS[model][:8]}"
+    else:
+        name = _name_of_url(model)
+        folder = cache / name
+    if not name:
         return None
-    # A name with another checksum is another model.
-    version = f"-{MODELS[model][:8]}" if model in MODELS else ""
-    folder = cache / f"{download.file_name.removesuffix(SUFFIX)}{version}"
     if not folder.is_dir():
         with _unpacking(folder):
             if not folder.is_dir():  # otherwise another process has unpacked it
-                unpack_bundle(_shipped(model) or _download(model, download, cache), folder)
-                log(f"{model}: stored in {folder}; {license_title(folder)}")
+                _unpack(model, name, folder)
     return folder
 
 
-def _by_name(model: str) -> Download | None:
-    """Return the download of a registered bundle. Its URL is relative if BASE_URL is not set."""
-    if model not in MODELS:
-        return None
-    base = os.environ.get(BASE_URL, "").rstrip("/")
-    url = f"{base}/{model}{SUFFIX}"
-    return Download(url, size=0, checksum=f"sha256:{MODELS[model]}", can_be_mirrored=False)
+def _unpack(model: str, name: str, folder: Path) -> None:
+    """Find or download a bundle, and unpack it into a folder of the cache."""
+    # Imported only here: these modules take longer to import than a sentence to translate.
+    from tfnmt.loading.bundles import license_title, unpack_bundle
+
+    unpack_bundle(_shipped(model) or _download(model, name, folder.parent), folder)
+    log(f"{model}: stored in {folder}; {license_title(folder)}")
 
 
 def _shipped(model: str) -> Path | None:
@@ -67,14 +68,20 @@ def _shipped(model: str) -> Path | None:
     return next((path for path in paths if model in MODELS and path.is_file()), None)
 
 
-def _download(model: str, download: Download, cache: Path) -> Path:
-    path = cache / download.file_name
-    if model in MODELS and not os.environ.get(BASE_URL) and not path.is_file():
-        raise UserError(
-            f"--model={model}: not part of this installation; set {BASE_URL} to the URL of a "
-            f"folder with {download.file_name}, or put this file into {cache}"
-        )
-    return fetch(download, cache)
+def _download(model: str, name: str, cache: Path) -> Path:
+    """Return the archive of a bundle in the cache, downloaded first if necessary."""
+    from tfnmt.data.corpora.downloads import Download, fetch
+
+    file, url, checksum = f"{name}{SUFFIX}", model, None
+    if model in MODELS:
+        base = os.environ.get(BASE_URL, "").rstrip("/")
+        if not base and not (cache / file).is_file():
+            raise UserError(
+                f"--model={model}: not part of this installation; set {BASE_URL} to the URL of a "
+                f"folder with {file}, or put this file into {cache}"
+            )
+        url, checksum = f"{base}/{file}", f"sha256:{MODELS[model]}"
+    return fetch(Download(url, 0, checksum, name=file, can_be_mirrored=False), cache)
 
 
 @contextmanager
@@ -89,19 +96,21 @@ def _unpacking(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: {error.strerror or error}; choose a writable folder") from error
 
 
-def _by_url(model: str) -> Download | None:
-    """Return the download of a URL. The file name includes a hash, because URLs may end alike."""
+def _name_of_url(model: str) -> str:
+    """Return the name of the bundle at a URL, or "" if it is no URL.
+
+    The name includes a hash, because URLs may end alike.
+    """
     try:
         url = urlsplit(model)
     except ValueError as error:
         raise UserError(f"--model={model}: not a URL ({error}); correct it") from error
     if url.scheme not in ("http", "https"):
-        return None
+        return ""
     stem = url.path.rpartition("/")[2].removesuffix(SUFFIX)
     if not stem.strip("."):
         raise UserError(f"--model={model}: not a bundle; the URL must end in NAME{SUFFIX}")
-    name = f"{stem}-{_short_hash(model)}{SUFFIX}"
-    return Download(model, size=0, name=name, can_be_mirrored=False)
+    return f"{stem}-{_short_hash(model)}"
 
 
 def _short_hash(text: str) -> str:
