@@ -9,11 +9,12 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	then command -v $$name; break; fi; done)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+MODEL := tatoeba-en-de-fr-es
 RUN := runs/demo
 EXPORT := export/models/demo
 SOAK_RUN := runs/soak
 FUZZ_SECONDS := 60
-# Sentences of the test set. None is in the training data.
+# Sentences of the toy test set. None is in the training data.
 SENTENCES := "Sometimes Lukas has packed a heavy shirt." \
 	"Today his cat can return in front of these windows." \
 	"Although he dreams of the king, I have closed the window."
@@ -30,7 +31,12 @@ help: ## list all targets
 
 install: .venv/.installed ## create .venv and install tfnmt with its development tools
 
-demo: .venv/.installed ## train on the toy corpus, then evaluate, export and translate
+demo: .venv/.installed ## translate, then train on the toy corpus, evaluate, export and translate
+	@echo "Translated by the model that comes with tfnmt:" && echo
+	@for target in de fr es; do $(BIN)/python -m tfnmt.translate --model=$(MODEL) \
+		--source=en --target=$$target "Where can I buy a ticket? The train leaves in ten minutes." \
+		| sed 's/^/    /' || exit 1; done
+	@echo && echo "A new model, trained on a synthetic toy corpus:"
 	@$(BIN)/python -m tfnmt.train --dataset=toy --run_dir=$(RUN)
 	@echo && echo "Evaluation on the test set of the synthetic toy corpus:"
 	@$(BIN)/python -m tfnmt.evaluate --model=$(RUN) --split=test
@@ -41,6 +47,7 @@ demo: .venv/.installed ## train on the toy corpus, then evaluate, export and tra
 	@echo "Translated by the exported model in a new process:" && echo
 	@$(BIN)/python -m tfnmt.translate --model=$(EXPORT) $(SENTENCES) | sed 's/^/    /'
 	@echo && echo "Next:"
+	@echo "    $(BIN)/python -m tfnmt.translate --model=$(MODEL) --target=fr \"How are you?\""
 	@echo "    $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"She knows that the dog sleeps.\""
 	@echo "    $(BIN)/python -m app --model=$(EXPORT)"
 	@echo "    $(BIN)/python -m tfnmt.train --train=my.en,my.de"
