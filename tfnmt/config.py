@@ -62,6 +62,15 @@ class Section(BaseModel):
         return iter(())
 
 
+def add_languages(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Add source and target of the first direction to a section `data`, unless they are given."""
+    directions = data.get("directions")
+    first = str(directions[0]) if isinstance(directions, list | tuple) and directions else ""
+    source, dash, target = first.partition("-")
+    languages = {"source": source, "target": target} if dash else {}
+    return languages | dict(data)
+
+
 class DataConfig(Section):
     """The training data, and how it is divided into batches."""
 
@@ -129,13 +138,8 @@ class DataConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_first_direction(cls, keys: Any) -> Any:
-        """Take `source` and `target` from the first direction, unless they are given."""
-        directions = keys.get("directions") if isinstance(keys, Mapping) else None
-        if not isinstance(directions, list | tuple) or not directions:
-            return keys
-        languages = str(directions[0]).split("-")
-        return dict(zip(("source", "target"), languages, strict=False)) | dict(keys)
+    def _add_languages(cls, keys: Any) -> Any:
+        return add_languages(keys) if isinstance(keys, Mapping) else keys
 
     def _conflicts(self) -> Iterator[str]:
         yield from self._conflicting_directions()
