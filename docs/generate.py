@@ -2,7 +2,7 @@
 
     python -m docs.generate
 
-configuration.md comes from tfnmt/config.py, commands.md from the flags of the commands, and
+configuration.md comes from tfnmt/config, commands.md from the flags of the commands, and
 web-api.md from the OpenAPI description of the application. A test compares the pages with this.
 """
 

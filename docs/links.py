@@ -1,6 +1,6 @@
 """MkDocs hook for links from pages to files outside docs/.
 
-On a code host, a link to `../../tfnmt/config.py` leads to the file. On the site it leads to the
+On a code host, a link to `../../tfnmt/errors.py` leads to the file. On the site it leads to the
 repository if mkdocs.yml has a `repo_url`. Otherwise only its text remains. A missing file is a
 warning, which is an error in a strict build.
 """

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from absl import flags
 from absl.flags import FlagValues
 
-from tfnmt.config import Config, Tree, build_config, merge, parse_overrides, preset_path, read_tree
+from tfnmt.config import (
+    Config,
+    Tree,
+    add_languages,
+    build_config,
+    merge,
+    parse_overrides,
+    preset_path,
+    read_tree,
+)
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.exporting import ENGINES, QUANTIZATIONS
 from tfnmt.progress import log
@@ -297,20 +306,17 @@ def resolve_config(values: Any) -> Config:
         name = overrides.get(section, {}).get(key)
         if isinstance(name, str):  # build_config reports any other value
             overrides[section][key] = os.path.realpath(name)
-    named = _direction_tree((preset.get("data") or {}).get("directions"))
-    return build_config(merge(preset, {"data": _data_tree(values, named)}, overrides))
+    data = _data_tree(values, add_languages(preset.get("data") or {}))
+    if "data" in overrides:
+        overrides["data"] = add_languages(overrides["data"])
+    return build_config(merge(preset, {"data": data}, overrides))
 
 
-def _data_tree(values: Any, named: Tree) -> Tree:
-    """Return the keys of the `data` section that the flags set.
-
-    Args:
-        values: The flags of `define_experiment`.
-        named: The keys that name the directions of the preset, if it has several.
-    """
+def _data_tree(values: Any, preset: Tree) -> Tree:
+    """Return the section `data` of a preset, with the keys that the flags set."""
     from tfnmt.data.corpora.discovery import find_languages
 
-    tree = _language_tree(values, named)
+    tree = preset | _language_tree(values)
     for name in ("train", "val"):
         if values[name].value is not None:
             tree[name] = [_absolute(file) for file in values[name].value]
@@ -329,26 +335,16 @@ def _data_tree(values: Any, named: Tree) -> Tree:
     return tree | {"corpus": None}
 
 
-def _language_tree(values: Any, named: Tree) -> Tree:
-    """Return the keys of the languages: those of the flags, or several directions of the preset."""
+def _language_tree(values: Any) -> Tree:
+    """Return the keys of the languages that the flags set: of one direction, or of several."""
     languages = {name: values[name].value for name in ("source", "target") if values[name].value}
     if values.directions is None:
-        return named | languages | {"directions": None} if languages else named
+        return languages | {"directions": None} if languages else {}
     if languages:
         raise UsageError(
             "--directions: not together with --source and --target, which name a single direction"
         )
-    return _direction_tree(values.directions)
-
-
-def _direction_tree(directions: Any) -> Tree:
-    """Return the keys that name several directions. `build_config` reports invalid ones."""
-    if directions is None:
-        return {}
-    first = str(directions[0]) if isinstance(directions, list) and directions else ""
-    source, dash, target = first.partition("-")
-    languages = {"source": source, "target": target} if dash else {}
-    return {"directions": directions, **languages}
+    return add_languages({"directions": values.directions})
 
 
 def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Corpus", "Prepared"]:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +11,9 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-# CPU_COUNT, and find_version() in in_process.py, repeat code of tfnmt. The application deliberately
-# imports only tfnmt.litert and tfnmt.errors: it must run where only an export is installed.
+# CPU_COUNT, _appearance(), and find_version() in in_process.py, repeat code of tfnmt. The
+# application deliberately imports only tfnmt.litert and tfnmt.errors: it must run where only an
+# export is installed.
 CPU_COUNT = len(os.sched_getaffinity(0))
 """CPUs that this process may use, which can be fewer than the machine has."""
 
@@ -23,6 +26,9 @@ Columns = Mapping[str, Sequence[str]]
 SIGNATURES = ("serving_default", "greedy", "nbest", "align", "attention", "info")
 PADDING_SCORE = -1e9
 """Score of the entries that pad an n-best list of `nbest` to the length of the other lists."""
+
+INVISIBLE = re.compile(r"[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+"""Characters without a glyph. Joiners are excluded, because they change the letters."""
 
 TOKEN_OUTPUTS = ("source_tokens", "target_tokens", "source_length", "target_length")
 """Outputs that `align` and `attention` have in common."""
@@ -237,9 +243,18 @@ class Engine(ABC):
 def _from_nbest(
     texts: list[str], scores: list[float], truncated: bool, alternatives: int
 ) -> Translation:
-    entries = zip(texts, scores, strict=True)
-    found = [Alternative(*entry) for entry in entries if entry[1] > PADDING_SCORE]
-    return Translation(*found[0], truncated, tuple(found[1 : alternatives + 1]))
+    """Return the best translation, and the alternatives that do not look the same."""
+    distinct: dict[str, Alternative] = {}
+    for text, score in zip(texts, scores, strict=True):
+        if score > PADDING_SCORE:
+            distinct.setdefault(_appearance(text), Alternative(text, score))
+    best, *others = distinct.values()
+    return Translation(*best, truncated, tuple(others[:alternatives]))
+
+
+def _appearance(text: str) -> str:
+    """Return a key that is the same for texts that look identical."""
+    return " ".join(INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
 
 
 def _columns(rows: Sequence[Sentence] | Sequence[Pair], *names: str) -> Columns:

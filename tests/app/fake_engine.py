@@ -29,6 +29,7 @@ class FakeEngine(Engine):
         self.failing: set[str] = set()
         self.calls: list[str] = []
         self.targets: list[list[str] | None] = []
+        self.alternatives: list[str] = []
 
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
         self.calls.append(signature)
@@ -43,8 +44,8 @@ class FakeEngine(Engine):
             "translation": [text] * rows,
             "score": [0.0] * rows,
             "truncated": [False] * rows,
-            "translations": [[text]] * rows,
-            "scores": [[0.0]] * rows,
+            "translations": [[text, *self.alternatives]] * rows,
+            "scores": [[0.0] * (1 + len(self.alternatives))] * rows,
             "source_tokens": [["a"]] * rows,
             "target_tokens": [["a"]] * rows,
             "source_length": [1] * rows,

@@ -155,6 +155,17 @@ def test_cache_separates_search_modes() -> None:
     run(scenario, cache_size=9)
 
 
+def test_alternatives_that_look_identical_are_shown_once() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        engine.alternatives = ["nbest\xa01", "a ?", "nbest\u202f1", "a\u202f?", "a\u200b ?", "a?"]
+        await model.check()
+        (translation,) = await model.translate("me", model.split(["text"], 9), "beam", 2)
+        assert translation.text == "nbest 1"
+        assert [other.text for other in translation.alternatives] == ["a ?", "a?"]
+
+    run(scenario)
+
+
 def test_new_version_does_not_use_cache_of_old_version() -> None:
     async def scenario(engine: FakeEngine, model: Model) -> None:
         await model.check()

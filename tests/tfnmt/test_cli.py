@@ -439,6 +439,11 @@ def test_a_language_replaces_the_directions_of_the_preset(data_folder: Path, fla
     assert resolve_config(parsed("--config=several.yaml", flag)).data.all_directions == ("de-en",)
 
 
+def test_override_of_the_directions_replaces_the_languages_of_the_preset() -> None:
+    data = resolve_config(parsed("--dataset=toy", "--set=data.directions=[de-en, en-de]")).data
+    assert (data.source, data.target, data.directions) == ("de", "en", DIRECTIONS)
+
+
 def test_directions_with_a_language_are_refused() -> None:
     with pytest.raises(UsageError, match=r"^--directions: not together with --source"):
         resolve_config(parsed("--dataset=toy", "--directions=en-de,de-en", "--source=en"))

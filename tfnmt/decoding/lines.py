@@ -7,6 +7,7 @@ probabilities.
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -140,7 +141,10 @@ def sampled_translations(
 
 
 def nbest_translations(signatures: Signatures, size: int) -> BatchTranslator:
-    """Return the n-best list of each segment, at most `size` long, with log probabilities."""
+    """Return the n-best list of each segment, at most `size` long, with log probabilities.
+
+    Of hypotheses that look identical, a list contains the best one.
+    """
 
     def translate_batch(segments: Sequence[Segment]) -> list[Translation]:
         outputs = signatures["nbest"](text=_texts(segments))
@@ -222,12 +226,13 @@ def force_decode_pairs(
 def _found_hypotheses(
     texts: np.ndarray, scores: np.ndarray, tokens: np.ndarray
 ) -> tuple[Hypothesis, ...]:
-    """Return the hypotheses of an n-best list without its missing entries."""
-    return tuple(
-        _found_hypothesis(*hypothesis)
-        for hypothesis in zip(texts, scores, tokens, strict=True)
-        if hypothesis[1] > MISSING_SCORE
-    )
+    """Return the hypotheses of an n-best list without missing entries and lookalikes."""
+    distinct: dict[str, Hypothesis] = {}
+    for entry in zip(texts, scores, tokens, strict=True):
+        if entry[1] > MISSING_SCORE:
+            hypothesis = _found_hypothesis(*entry)
+            distinct.setdefault(_appearance(hypothesis.text), hypothesis)
+    return tuple(distinct.values())
 
 
 def _found_hypothesis(text: bytes, score: np.floating, tokens: np.ndarray) -> Hypothesis:
@@ -255,6 +260,15 @@ def to_ids(rows: Sequence[Sequence[int]]) -> np.ndarray:
 def single_line(text: str) -> str:
     """Replace line breaks with spaces. Byte tokens of a translation can spell a line break."""
     return text.replace("\n", " ").replace("\r", " ")
+
+
+INVISIBLE = re.compile(r"[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+"""Characters without a glyph. Joiners are excluded, because they change the letters."""
+
+
+def _appearance(text: str) -> str:
+    """Return a key that is the same for texts that look identical."""
+    return " ".join(INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
 
 
 # --- Sentences of a line --------------------------------------------------------------------------

@@ -269,6 +269,18 @@ def test_nbest_lists_do_not_contain_missing_entries(graphs: Signatures) -> None:
     assert [len(translation.hypotheses) for translation in two] == [2, 1, 2, 2]
 
 
+def test_nbest_lists_contain_texts_that_look_identical_once(graphs: Signatures) -> None:
+    nbest = constant_graph(
+        translations=[["Qui ?", "Qui\xa0?", "Qui\u202f?", "Qui?", "Q\xadui?", "Qui\u200d?"]],
+        scores=[[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]],
+        tokens=np.full([1, 6, 2], 7),
+        truncated=[False],
+    )
+    (found,) = nbest_translations({**graphs, "nbest": nbest}, 3)(SEGMENTS[:1])
+    shown = [(hypothesis.text, hypothesis.score) for hypothesis in found.hypotheses]
+    assert shown == [("Qui ?", -1.0), ("Qui?", -4.0), ("Qui\u200d?", -6.0)]
+
+
 def test_nbest_lists_contain_each_text_once(translator: Translator, graphs: Signatures) -> None:
     """Single bytes of longer characters all give U+FFFD, so some lists have fewer entries."""
     nbest = Translator(translator.transformer, TOKENIZER, DecodingConfig(max_length=1)).nbest

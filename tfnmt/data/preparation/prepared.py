@@ -250,6 +250,7 @@ def _clean(folder: Path, config: Config, corpora: Mapping[str, Corpus]) -> dict[
             of_direction = config.model_copy(update={"data": section})
             report = _clean_direction(own, of_direction, corpus, (source, target))
             _report_removals(report, direction if len(corpora) > 1 else None)
+            _report_spaces(report, config)
             reports[direction] = report
     return reports
 
@@ -266,6 +267,13 @@ def _report_removals(report: Report, direction: str | None) -> None:
     if report.kept < report.read:
         place = f"{direction}: " if direction else ""
         log(f"{place}{report.kept:,} of {report.read:,} pairs kept; removed: {removals}")
+
+
+def _report_spaces(report: Report, config: Config) -> None:
+    """Log languages with mixed spaces, unless the tokenizer makes them equal."""
+    if config.tokenizer.normalization != "nfkc":
+        for line in report.mixed_spaces():
+            log(line)
 
 
 def _clean_direction(

@@ -2,7 +2,8 @@
 
 import html
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -16,6 +17,9 @@ SAMPLES = 10
 MAX_WORDS = 100
 """Words of the last bar of a histogram, which includes all longer sentences."""
 
+SPACE_BEFORE_PUNCTUATION = re.compile(r"[ \u00a0\u202f](?=[?!:;»])")
+"""Spaces that French writes before these marks: breaking, no-break and narrow no-break ones."""
+
 
 @dataclass
 class Side:
@@ -25,6 +29,7 @@ class Side:
     words: int = 0  # separated by spaces
     characters: int = 0
     lengths: list[int] = field(default_factory=lambda: [0] * (MAX_WORDS + 1))  # sentences by words
+    spaces: dict[str, int] = field(default_factory=dict)  # before punctuation, such as U+00A0
 
     def add(self, lines: Sequence[str]) -> None:
         """Count sentences."""
@@ -33,6 +38,9 @@ class Side:
             words = line.count(" ") + 1
             self.words += words
             self.lengths[min(words, MAX_WORDS)] += 1
+            for space in SPACE_BEFORE_PUNCTUATION.findall(line):
+                kind = f"U+{ord(space):04X}"
+                self.spaces[kind] = self.spaces.get(kind, 0) + 1
 
 
 @dataclass
@@ -84,7 +92,20 @@ class Report:
             per_word = tokens / max(side.words, 1)
             words = (f"{side.language} words", f"{side.words:,}", f"{average:.1f} per sentence")
             rows += [words, (f"{side.language} tokens", f"{tokens:,}", f"{per_word:.2f} per word")]
-        return "\n".join(f"{name:<18}{count:>16}  {share}".rstrip() for name, count, share in rows)
+        lines = (f"{name:<18}{count:>16}  {share}".rstrip() for name, count, share in rows)
+        return "\n".join([*lines, *self.mixed_spaces()])
+
+    def mixed_spaces(self) -> Iterator[str]:
+        """Yield a line for each language with several kinds of spaces before punctuation."""
+        for side in (self.source, self.target):
+            if len(side.spaces) > 1:
+                counts = ", ".join(
+                    f"{count:,} {kind}" for kind, count in sorted(side.spaces.items())
+                )
+                yield (
+                    f"{side.language}: mixed spaces before punctuation ({counts}); "
+                    "--set tokenizer.normalization=nfkc makes them U+0020"
+                )
 
     def json(self) -> str:
         """Return everything as JSON."""

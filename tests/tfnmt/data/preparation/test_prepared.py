@@ -346,6 +346,22 @@ def test_held_out_rows_are_not_in_the_training_pairs(tmp_path: Path) -> None:
     assert len(prepared_in(tmp_path, custom_data(tmp_path, val=False)).source) == 180
 
 
+def test_mixed_spaces_are_logged_unless_normalized(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = [f"{line}{space}!" for line, space in zip(lines(2, 200), " \xa0" * 100, strict=True)]
+    for normalization, found in ("identity", 1), ("nfkc", 0):
+        keys = {"tokenizer": {"vocab_size": 330, "normalization": normalization}}
+        config = custom_data(tmp_path, keys=keys)
+        write(tmp_path / "my.2", targets)
+        prepared = prepared_in(tmp_path, config)
+        logged = capsys.readouterr().err
+        assert logged.count(": mixed spaces before punctuation (100 U+0020, 100 U+00A0)") == found
+    assert prepared.tokenizer.encode([targets[0]]) == prepared.tokenizer.encode(
+        [targets[0].replace(" ", "\u202f")]
+    )
+
+
 def test_pairs_with_an_empty_side_are_removed_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,6 +107,17 @@ def test_table_formats_numbers_for_readers() -> None:
     assert re.search(r"^de tokens +3  3\.00 per word$", table, re.M)
 
 
+def test_table_reports_mixed_spaces_before_punctuation() -> None:
+    report = Report("custom data", Side("en"), Side("fr"))
+    report.keep([("Who ? Me :", "Qui ?"), ("12\xa0000", "Moi\xa0! « Toi\xa0»"), ("x", "Où\u202f?")])
+    *_, line = report.table().splitlines()
+    assert line.startswith(
+        "fr: mixed spaces before punctuation (1 U+0020, 2 U+00A0, 1 U+202F); "
+        "--set tokenizer.normalization=nfkc "
+    )
+    assert "en: mixed" not in report.table()
+
+
 # --- Histograms and samples -----------------------------------------------------------------------
 
 

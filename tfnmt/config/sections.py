@@ -1,28 +1,18 @@
-"""The configuration: every key with its type, default and description.
+"""The sections of the configuration: every key with its type, default and description."""
 
-A YAML file, flags and `--set` overrides are merged in this order, and then checked together. This
-module does not import TensorFlow, so that a mistyped key is reported within a second.
-"""
-
-import reprlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
-
-from tfnmt.errors import UsageError, did_you_mean
 
 
 def _number(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
@@ -60,6 +50,15 @@ class Section(BaseModel):
     def _conflicts(self) -> Iterator[str]:
         """Yield the conflicts between keys whose values are valid on their own."""
         return iter(())
+
+
+def add_languages(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Add source and target of the first direction to a section `data`, unless they are given."""
+    directions = data.get("directions")
+    first = str(directions[0]) if isinstance(directions, list | tuple) and directions else ""
+    source, dash, target = first.partition("-")
+    languages = {"source": source, "target": target} if dash else {}
+    return languages | dict(data)
 
 
 class DataConfig(Section):
@@ -129,13 +128,8 @@ class DataConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_first_direction(cls, keys: Any) -> Any:
-        """Take `source` and `target` from the first direction, unless they are given."""
-        directions = keys.get("directions") if isinstance(keys, Mapping) else None
-        if not isinstance(directions, list | tuple) or not directions:
-            return keys
-        languages = str(directions[0]).split("-")
-        return dict(zip(("source", "target"), languages, strict=False)) | dict(keys)
+    def _add_languages(cls, keys: Any) -> Any:
+        return add_languages(keys) if isinstance(keys, Mapping) else keys
 
     def _conflicts(self) -> Iterator[str]:
         yield from self._conflicting_directions()
@@ -430,244 +424,3 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
-
-
-Tree = dict[str, Any]
-"""A configuration before it is checked: nested dictionaries."""
-
-
-def preset_path(name: str) -> Path:
-    """Return the file of a preset.
-
-    Raises:
-        UsageError: There is no preset with this name.
-    """
-    path = _presets_folder() / f"{name}.yaml"
-    if not path.is_file():
-        names = preset_names()
-        raise UsageError(
-            f"--dataset={name}: unknown preset; {did_you_mean(name, names)}"
-            f"choose one of {', '.join(names)}"
-        )
-    return path
-
-
-def preset_names() -> list[str]:
-    """Return the names of all presets."""
-    return sorted(path.stem for path in _presets_folder().glob("*.yaml"))
-
-
-MAX_CHARACTERS = 1_000_000
-"""Maximum length of a configuration file, because a device such as /dev/zero never ends."""
-
-
-class _Loader(yaml.SafeLoader):
-    """A YAML loader that rejects duplicate keys. PyYAML would silently use the last one."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"duplicate key {key.value}", problem_mark=key.start_mark
-                )
-            seen.add((key.tag, str(key.value)))
-        return node
-
-
-def read_tree(path: Path) -> Tree:
-    """Read a YAML file.
-
-    Raises:
-        UsageError: The file cannot be read, or does not contain sections.
-    """
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(MAX_CHARACTERS + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; choose a YAML file") from error
-    except ValueError as error:
-        raise UsageError(f"{path}: not UTF-8; choose a YAML file") from error
-    if len(text) > MAX_CHARACTERS:
-        raise UsageError(f"{path}: too long for a configuration; choose a YAML file")
-    try:
-        tree = yaml.load(text, _Loader)
-    except Exception as error:  # PyYAML raises many types, even RecursionError
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"{path}: invalid YAML: {reason}; fix the file") from error
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise UsageError(
-            f"{path}: does not contain sections with keys; see configs/toy.yaml for an example"
-        )
-    # Here, because merging would replace such a section without an error.
-    wrong = [name for name, keys in tree.items() if not isinstance(keys, dict | None)]
-    if wrong:
-        raise UsageError(*(f"{path}: {name}: has no keys; write them below it" for name in wrong))
-    return tree
-
-
-def parse_overrides(assignments: Iterable[str]) -> Tree:
-    """Parse overrides, whose values are YAML.
-
-    Example:
-        `["model.d_model=128"]` gives `{"model": {"d_model": 128}}`.
-
-    Raises:
-        UsageError: Overrides are malformed; one problem each.
-    """
-    tree: Tree = {}
-    problems = []
-    for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        section, dot, name = key.strip().partition(".")
-        if not (equals and dot and section and name):
-            problems.append(
-                f"--set {assignment}: not of the form SECTION.KEY=VALUE; try model.d_model=128"
-            )
-            continue
-        try:
-            value = yaml.safe_load(text)
-        except Exception:  # PyYAML raises many types
-            problems.append(f"--set {assignment}: the value is not valid YAML; quote it")
-            continue
-        tree.setdefault(section, {})[name] = value
-    if problems:
-        raise UsageError(*problems)
-    return tree
-
-
-def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Merge nested dictionaries. Values of later ones replace those of earlier ones."""
-    merged: Tree = {}
-    for tree in trees:
-        for key, value in tree.items():
-            old = merged.get(key)
-            both = isinstance(old, Mapping) and isinstance(value, Mapping)
-            merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
-    return merged
-
-
-def build_config(tree: Mapping[str, Any]) -> Config:
-    """Check a tree and return its configuration.
-
-    Raises:
-        UsageError: The tree is invalid; contains all problems.
-    """
-    sections = {name: value for name, value in tree.items() if value is not None}
-    try:
-        return Config.model_validate(sections)
-    except ValidationError as error:
-        details = (dict(detail) for detail in error.errors())
-        raise UsageError(*(line for detail in details for line in _problems(detail))) from error
-
-
-def dump_config(config: Config) -> str:
-    """Return the configuration as YAML, from which `read_tree` and `build_config` restore it."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def flatten(config: Config) -> dict[str, Any]:
-    """Return every key with its value, as `{"model.d_model": 256, ...}`."""
-    return {
-        f"{section}.{key}": value
-        for section, keys in config.model_dump(mode="json").items()
-        for key, value in keys.items()
-    }
-
-
-END_KEYS = tuple(
-    f"training.{key}"
-    for key in ("max_steps", "max_epochs", "max_tokens", "max_minutes", "patience")
-)
-"""Keys that decide only when training ends."""
-
-INTERVAL_KEYS = tuple(
-    f"training.{key}"
-    for key in ("checkpoint_steps", "validation_steps", "log_steps", "histogram_steps")
-)
-"""Keys that decide only when a training run saves, validates and logs."""
-
-CHANGEABLE_KEYS = (*END_KEYS, *INTERVAL_KEYS, "training.device_tokens", "model.attention")
-"""Keys that may change when a run is resumed, because its steps stay the same."""
-
-
-def differing_keys(config: Config, other: Config) -> list[str]:
-    """Return the keys whose values differ between two configurations."""
-    theirs = flatten(other)
-    return [key for key, value in flatten(config).items() if value != theirs[key]]
-
-
-def _presets_folder() -> Path:
-    """Return the folder of the presets: inside an installed package, or next to it in a clone."""
-    package = Path(__file__).resolve().parent
-    return next(
-        (folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()),
-        package / "configs",
-    )
-
-
-EXPECTED = {
-    "boolean": "a number",
-    "too_large": f"{sys.maxsize} or less",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "greater_than_equal": "{ge} or greater",
-    "greater_than": "greater than {gt}",
-    "less_than_equal": "{le} or less",
-    "less_than": "less than {lt}",
-    "multiple_of": "a multiple of {multiple_of}",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "string_pattern_mismatch": "a letter, then letters, digits or underscores, like en or pt_BR",
-    "literal_error": "{expected}",
-    "tuple_type": "a list",
-    "too_short": "a list of {min_length} or more",
-    "model_type": "a section with keys",
-}
-"""The expected value for each type of error that pydantic reports."""
-
-
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 200
-_REPR.maxlevel = 2
-"""Shortens invalid values. A small YAML file can describe a value of gigabytes with aliases."""
-
-
-def _problems(detail: dict[str, Any]) -> list[str]:
-    """Convert an error of pydantic into lines: one, or one per conflict within a section."""
-    location = [str(part) for part in detail["loc"]]
-    key = ".".join(location[:2])
-    kind = detail["type"]
-    if kind == "extra_forbidden":
-        known = _keys(location[0]) if len(location) > 1 else list(Config.model_fields)
-        hint = did_you_mean(location[-1], known)
-        return [f"{key}: unknown key; {hint}choose one of {', '.join(known)}"]
-    if kind == "value_error":
-        return [f"{key}: {line}" for line in str(detail["ctx"]["error"]).splitlines()]
-    if key == "data.directions" and kind == "string_pattern_mismatch":
-        advice = "it must be two languages, like en-de"
-    elif key == "data.batch_tokens":  # pydantic reports one error for each member of the union
-        if kind != "literal_error":
-            return []
-        advice = "it must be 1 or greater, or 'auto'"
-    elif kind in EXPECTED:
-        advice = "it must be " + EXPECTED[kind].format(**detail.get("ctx", {}))
-    else:
-        advice = detail["msg"]
-    return [f"{key}: {_REPR.repr(detail['input'])} is invalid; {advice}"]
-
-
-def _keys(section: str) -> list[str]:
-    """Return the keys of a section. The annotation of a section is a plain class."""
-    annotation = Config.model_fields[section].annotation
-    assert annotation is not None
-    return list(annotation.model_fields)
