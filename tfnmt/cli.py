@@ -7,6 +7,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 128 + N after signal N.
 """
 
 import errno
+import math
 import os
 import re
 import signal
@@ -94,6 +95,11 @@ def define_experiment(values: FlagValues) -> None:
     )
     flags.DEFINE_list("train", None, train, flag_values=values)
     flags.DEFINE_list("val", None, "the validation set", flag_values=values)
+    minutes = (
+        "training time, the same as --set training.max_minutes; without a preset, it also limits "
+        "the size of the model"
+    )
+    flags.DEFINE_float("minutes", None, minutes, flag_values=values)
     flags.DEFINE_multi_string(
         "set", [], "change a configuration key, such as model.d_model=128", flag_values=values
     )
@@ -292,12 +298,12 @@ def resolve_config(values: Any) -> Config:
     """
     if values.dataset and values.config:
         raise UsageError("--dataset and --config: both select a configuration; give only one")
-    if not (values.dataset or values.config or values.train):
+    if not (has_preset(values) or values.train):
         raise UsageError(
             "--dataset: missing; give --dataset or --config, or your own data with --train"
         )
     preset: Tree = {}
-    if values.dataset or values.config:
+    if has_preset(values):
         path = preset_path(values.dataset) if values.dataset else Path(values.config)
         log(f"configuration: {path}")
         preset = read_tree(path)
@@ -309,7 +315,22 @@ def resolve_config(values: Any) -> Config:
     data = _data_tree(values, add_languages(preset.get("data") or {}))
     if "data" in overrides:
         overrides["data"] = add_languages(overrides["data"])
-    return build_config(merge(preset, {"data": data}, overrides))
+    tree = merge(preset, {"data": data}, _time_tree(values.minutes), overrides)
+    return build_config(tree)
+
+
+def has_preset(values: Any) -> bool:
+    """Return whether --dataset or --config selects the sizes of an experiment."""
+    return bool(values.dataset or values.config)
+
+
+def _time_tree(minutes: float | None) -> Tree:
+    """Return the key that --minutes sets."""
+    if minutes is None:
+        return {}
+    if not 0 < minutes < math.inf:
+        raise UsageError(f"--minutes={minutes:g}: must be above 0; try --minutes=10")
+    return {"training": {"max_minutes": minutes}}
 
 
 def _data_tree(values: Any, preset: Tree) -> Tree:
@@ -327,7 +348,7 @@ def _data_tree(values: Any, preset: Tree) -> Tree:
     languages = find_languages(values.train, values.source, values.target)
     if languages is not None:
         tree |= {"source": languages[0], "target": languages[1]}
-    elif not (values.dataset or values.config):
+    elif not has_preset(values):
         raise UsageError(
             f"--source and --target: missing; give both, because {','.join(values.train)} does not "
             "name two languages"

@@ -13,10 +13,11 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.cli import define_experiment, read_data, resolve_config, run_command
-from tfnmt.data.corpora.catalog import listing
+from tfnmt.cli import define_experiment, has_preset, read_data, resolve_config, run_command
+from tfnmt.data.corpora.catalog import data_folder, listing
 from tfnmt.errors import UsageError
 from tfnmt.progress import log
+from tfnmt.training.sizing import size_run
 
 FLAGS = flags.FlagValues()
 define_experiment(FLAGS)
@@ -30,7 +31,10 @@ def main(values: Any, positional: list[str]) -> None:
     if values.list:
         print(listing())
         return
-    _, prepared = read_data(values, resolve_config(values))
+    config = resolve_config(values)
+    if not has_preset(values):
+        config = size_run(config, data_folder(values.data_dir))
+    _, prepared = read_data(values, config)
     print(prepared.table)
     report = "*/report.html" if prepared.directions else "report.html"
     log(f"prepared corpus: {prepared.folder}; its {report} has more details")

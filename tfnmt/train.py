@@ -1,13 +1,15 @@
 """Train a Transformer on parallel text.
 
     python -m tfnmt.train --dataset=multi30k [--source=en] [--target=de]
-    python -m tfnmt.train --train=my.en,my.de [--val=dev.en,dev.de]
+    python -m tfnmt.train --train=my.en,my.de [--val=dev.en,dev.de] [--minutes=10]
     python -m tfnmt.train --dataset=tatoeba --directions=en-de,de-en,en-fr,fr-en
 
 The run folder is runs/<dataset>-<source>-<target>, and runs/<dataset>-<languages> for several
 directions, such as runs/tatoeba-en+de+fr. With --train, the name of the first file stands for the
 dataset: runs/my-en-de. The same command resumes where it stopped. Settings come from the
-preset of --dataset (or --config), then from flags, then from --set.
+preset of --dataset (or --config), then from flags, then from --set. Without a preset, train chooses
+the sizes by the amount of text and, with --minutes, by the speed of this machine. An existing run
+keeps its sizes.
 """
 
 import shlex
@@ -21,10 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import define_experiment, non_utf8_problems, read_data, resolve_config, run_command
+from tfnmt.cli import (
+    define_experiment,
+    has_preset,
+    non_utf8_problems,
+    read_data,
+    resolve_config,
+    run_command,
+)
 from tfnmt.config import END_KEYS, Config, flatten
 from tfnmt.data.batching.plan import make_plan
-from tfnmt.data.corpora.catalog import split_name
+from tfnmt.data.corpora.catalog import data_folder, split_name
 from tfnmt.data.corpora.corpus import Corpus
 from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
@@ -37,6 +46,7 @@ from tfnmt.runtime.files import check_folder
 from tfnmt.runtime.startup import configure_threads, import_tensorflow
 from tfnmt.training.batch_size import fitting_batch_tokens, limit_memory
 from tfnmt.training.precision import automatic_precision
+from tfnmt.training.sizing import size_run
 
 if TYPE_CHECKING:
     from tfnmt.decoding.inspector import Inspector
@@ -68,6 +78,8 @@ def main(values: Any, positional: list[str]) -> None:
         raise UsageError(f"{positional[0]}: unexpected argument; see --help")
     config = resolve_config(values)
     run = _open_run(values, config)
+    if not has_preset(values):
+        config = size_run(config, data_folder(values.data_dir), run)
     if run.has_checkpoint():
         config = _with_values_of(run.config(), config)
         run.check_config(config)

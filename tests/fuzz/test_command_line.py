@@ -25,7 +25,7 @@ from tfnmt.runs.checkpoints import WEIGHTS
 from tfnmt.runs.run import Run, base_folder
 from tfnmt.visualize import PLOTS
 
-WORK = ("import_tensorflow", "read_data", "download_missing", "fetch")
+WORK = ("import_tensorflow", "size_run", "read_data", "download_missing", "fetch")
 """Functions that take long. An example ends where a command calls one of them."""
 
 NUMBERS = (

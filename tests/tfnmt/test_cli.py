@@ -350,6 +350,18 @@ def test_flags_override_the_preset_and_set_overrides_flags() -> None:
     assert (config.data.corpus, config.data.source, config.data.target) == ("toy", "de", "fr")
 
 
+def test_minutes_limit_a_preset_and_set_overrides_them() -> None:
+    assert resolve_config(parsed("--dataset=toy", "--minutes=10")).training.max_minutes == 10
+    changed = parsed("--dataset=toy", "--minutes=10", "--set=training.max_minutes=5")
+    assert resolve_config(changed).training.max_minutes == 5
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf"])
+def test_minutes_without_a_meaning_are_refused(minutes: str) -> None:
+    with pytest.raises(UsageError, match=rf"^--minutes={minutes}: must be above 0; try "):
+        resolve_config(parsed("--dataset=toy", f"--minutes={minutes}"))
+
+
 def test_custom_data_replaces_the_corpus_of_the_preset(data_folder: Path) -> None:
     config = resolve_config(parsed("--dataset=toy", "--train=my.de,my.en"))
     assert config.data.corpus is None

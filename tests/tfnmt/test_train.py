@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from tests.conftest import TINY, TWO_WAY, settings
 from tfnmt import train
 from tfnmt.cli import resolve_config
+from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
 from tfnmt.model.transformer import Transformer
@@ -344,3 +346,86 @@ def test_resumed_run_of_several_directions_equals_an_uninterrupted_one(
     last = [Run(path).checkpoints().newest() for path in (two_way_run, tmp_path / "run")]
     checksums = [json.loads((path / CHECKSUMS).read_text())[WEIGHTS] for path in last if path]
     assert checksums[0] == checksums[1]
+
+
+# --- Your own data, without a preset --------------------------------------------------------------
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> list[str]:
+    """The flags of a training run on 300 pairs."""
+    sides = zip(*islice(grammar.pairs("train"), 300), strict=True)
+    for language, lines in zip(("en", "de"), sides, strict=True):
+        (tmp_path / f"my.{language}").write_text("".join(f"{line}\n" for line in lines))
+    return [
+        f"--train={tmp_path / 'my.en'},{tmp_path / 'my.de'}",
+        f"--run_dir={tmp_path / 'run'}",
+        f"--cache_dir={tmp_path / 'cache'}",
+    ]
+
+
+SHORT = {
+    "model.num_encoder_layers": 1,
+    "model.num_decoder_layers": 1,
+    "training.validation_steps": 5,
+    "decoding.beam_size": 1,
+    "decoding.max_extra_length": 2,
+}
+
+
+def test_sizes_are_chosen_once_for_a_run_of_two_directions(
+    call: Callable[..., None],
+    own_data: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [*own_data, "--directions=en-de,de-en", "--minutes=60", *settings(SHORT)]
+    call(train, *arguments, "--set=training.max_steps=5")
+    err = capsys.readouterr().err
+    assert "tfnmt: measuring the speed of training on this machine\n" in err
+    assert "tfnmt: size tiny: 1+1 layers, d_model 64, " in err
+    run = Run(tmp_path / "run")
+    config = run.config()
+    assert (config.model.d_model, config.training.max_minutes) == (64, 60)
+    assert config.training.warmup_steps == 1
+    monkeypatch.setattr("tfnmt.training.sizing.choose", None)  # would fail
+    call(train, *arguments, "--set=training.max_steps=7")
+    assert (
+        f"tfnmt: {run.path}: exists; its config.yaml gives all sizes\n" in capsys.readouterr().err
+    )
+    assert json.loads(run.summary_path.read_text())["step"] == 7
+    limit = config.training.model_copy(update={"max_steps": 7})
+    assert run.config() == config.model_copy(update={"training": limit})
+
+
+def test_setting_that_contradicts_the_sizes_of_a_run_is_refused(
+    call: Callable[..., None], own_data: list[str], no_training: Callable[..., None]
+) -> None:
+    no_training(returns=None, checkpoint=True)
+    call(train, *own_data)
+    with pytest.raises(UserError, match=r"model\.d_model=32: the run was started with 64;"):
+        call(train, *own_data, "--set=model.d_model=32")
+
+
+def test_new_run_has_the_model_of_the_run_that_initializes_it(
+    call: Callable[..., None],
+    own_data: list[str],
+    no_training: Callable[..., None],
+    tiny_run: Path,
+    tmp_path: Path,
+) -> None:
+    no_training(returns=None, checkpoint=True)
+    call(train, *own_data, f"--set=training.init_from={tiny_run}")
+    ours, theirs = Run(tmp_path / "run").config(), Run(tiny_run).config()
+    assert ours.model == theirs.model
+    assert ours.tokenizer == theirs.tokenizer
+
+
+def test_sizes_by_time_are_refused_for_several_hosts(
+    call: Callable[..., None], own_data: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(hosts))
+    with pytest.raises(UsageError, match=r"^training\.max_minutes: .* single host; "):
+        call(train, *own_data, "--minutes=10")

@@ -322,7 +322,7 @@ def _measure_peaks(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> I
         gradients = 4 * trainer.transformer.count_params() * (streams if streams > 1 else 0)
         trainer.make_train_function()
         for size in sizes:
-            batches = _unpadded_batches(size // config.data.max_length, config, vocab_size)
+            batches = unpadded_batches(size // config.data.max_length, config, vocab_size)
             trainer.train_function(batches)
             trainer.train_function(batches)
             peak = tf.config.experimental.get_memory_info(device)["peak"]
@@ -331,7 +331,7 @@ def _measure_peaks(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> I
         return
 
 
-def _unpadded_batches(rows: int, config: Config, vocab_size: int) -> Any:
+def unpadded_batches(rows: int, config: Config, vocab_size: int) -> Any:
     """Return an endless iterator of batches without padding, which need the most memory."""
     import tensorflow as tf
 

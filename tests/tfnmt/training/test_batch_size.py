@@ -108,7 +108,7 @@ from tfnmt.training.trainer import make_trainer
 config = test_batch_size.config(batch_tokens=200_000, r_drop={r_drop})
 trainer = make_trainer(config, test_batch_size.VOCAB_SIZE, tf.distribute.get_strategy())
 trainer.make_train_function()
-batches = batch_size._unpadded_batches(6250, config, test_batch_size.VOCAB_SIZE)
+batches = batch_size.unpadded_batches(6250, config, test_batch_size.VOCAB_SIZE)
 try:
     trainer.train_function(batches)
 except tf.errors.ResourceExhaustedError:
