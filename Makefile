@@ -22,11 +22,11 @@ SENTENCES := "Sometimes Lukas has packed a heavy shirt." \
 help: ## list all targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-.venv/.installed: requirements.txt pyproject.toml
+.venv/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "python3: not found in version 3.11, 3.12 or 3.13; install one of them" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
 install: .venv/.installed ## create .venv and install tfnmt with its development tools

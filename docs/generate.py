@@ -35,11 +35,11 @@ and `--set SECTION.KEY=VALUE` overrides both. Values are YAML. The `config.yaml`
 resolved configuration."""
 
 COMMANDS = """\
-Run each command as `python -m NAME`, or write `tfnmt train` for `python -m tfnmt.train`. `--help`
-prints the text below. `--noFLAG` turns a boolean flag off. Put `--` before text that begins with a
-dash. Exit codes: 0 done, 1 failed, 2 wrong usage, and 128 plus the number of the signal that
-stopped the command. Output that cannot be written to stdout is an error. Status lines that cannot
-be written to stderr are dropped."""
+Run each command as `python -m NAME`, or write `tfnmt train` for `python -m tfnmt.train` and
+`tfnmt serve` for `python -m app`. `--help` prints the text below. `--noFLAG` turns a boolean flag
+off. Put `--` before text that begins with a dash. Exit codes: 0 done, 1 failed, 2 wrong usage, and
+128 plus the number of the signal that stopped the command. Output that cannot be written to stdout
+is an error. Status lines that cannot be written to stderr are dropped."""
 
 WEB_API = """\
 The API of `python -m app`. A running application describes itself at `/docs`, and as OpenAPI at

@@ -4,7 +4,7 @@
     tfnmt COMMAND --help
     tfnmt --version
 
-`python -m tfnmt.COMMAND` runs the same command.
+`python -m tfnmt.COMMAND` runs the same command, and `python -m app` is `tfnmt serve`.
 """
 
 import ast
@@ -24,6 +24,9 @@ COMMANDS = (
     *("visualize", "doctor"),
 )
 
+SERVE = "serve"
+"""The command that is the web application."""
+
 _FLAGS = flags.FlagValues()
 flags.DEFINE_bool("version", False, "print the version", flag_values=_FLAGS)
 
@@ -31,6 +34,10 @@ flags.DEFINE_bool("version", False, "print the version", flag_values=_FLAGS)
 def run() -> NoReturn:
     """Run the command that the first argument names."""
     arguments = sys.argv[1:] or ["--help"]
+    if arguments[0] == SERVE:
+        from app.__main__ import run as serve
+
+        serve(arguments[1:])
     if arguments[0] not in COMMANDS:
         run_command(_main, _FLAGS, _usage(), arguments[:1])
     command = import_module(f"tfnmt.{arguments[0]}")
@@ -40,14 +47,17 @@ def run() -> NoReturn:
 def _main(values: Any, positional: list[str]) -> None:
     """Print the version; everything else needs a command."""
     if positional:
-        hint = did_you_mean(positional[0], COMMANDS)
+        hint = did_you_mean(positional[0], (*COMMANDS, SERVE))
         raise UsageError(f"{positional[0]}: unknown command; {hint}--help lists the commands")
     print(f"tfnmt {__version__}")
 
 
 def _usage() -> str:
     """Return the usage, with a line per command."""
-    rows = [f"    {name:<12}{_summary(name)}" for name in COMMANDS]
+    from app.settings import USAGE
+
+    summaries = {name: _summary(name) for name in COMMANDS} | {SERVE: USAGE.partition("\n")[0]}
+    rows = [f"    {name:<12}{summary}" for name, summary in summaries.items()]
     return "\n".join([(__doc__ or "").strip(), "", "Commands:", *rows])
 
 

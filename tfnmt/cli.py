@@ -36,6 +36,7 @@ from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.exporting import ENGINES, QUANTIZATIONS
 from tfnmt.progress import log
 from tfnmt.runs.run import Run, cache_folder
+from tfnmt.runtime.packages import report_missing_packages
 from tfnmt.runtime.streams import open_standard_streams
 
 if TYPE_CHECKING:
@@ -143,8 +144,8 @@ def run_command(
 ) -> NoReturn:
     """Parse the arguments, call `main(values, positional)` and exit.
 
-    A `UserError` becomes one line per problem on stderr, and so does a failure of the file system.
-    Any other error keeps its traceback.
+    A `UserError` becomes one line per problem on stderr, and so do a failure of the file system and
+    a package that is not installed. Any other error keeps its traceback.
 
     Args:
         main: The command.
@@ -159,7 +160,8 @@ def run_command(
         if any(argument in HELP_FLAGS for argument in _before_double_dash(arguments)):
             print(_help(values, usage))
         else:
-            main(values, _parse(values, arguments))
+            with report_missing_packages():
+                main(values, _parse(values, arguments))
         sys.stdout.flush()
     except UserError as error:
         _exit(error.exit_code, *error.problems)

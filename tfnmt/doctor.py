@@ -3,7 +3,8 @@
     python -m tfnmt.doctor
 
 Prints one line per check. The tiny run trains for two steps on the built-in toy corpus, exports the
-model and translates with the export, in a temporary folder. The exit status is 1 if a check fails.
+model and translates with the export, in a temporary folder. It needs the extra `train`. The exit
+status is 1 if a check fails.
 """
 
 import os
@@ -16,14 +17,17 @@ from collections.abc import Iterator
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
-from packaging.requirements import Requirement
 
 from tfnmt.cli import run_command
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UsageError
+from tfnmt.runtime.packages import EXTRAS, is_installed, requirements, supported_python
 from tfnmt.runtime.startup import CPU_COUNT, import_tensorflow
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_bool("run", True, "try a tiny training run, export and translation", flag_values=FLAGS)
@@ -95,7 +99,7 @@ def _checks(tiny_run: bool) -> Iterator[Check]:
     yield _processor()
     yield _memory()
     yield _disk()
-    if all(check.passed for check in packages):
+    if is_installed(EXTRAS["train"]) and all(check.passed for check in packages):
         yield _gpus()
         if tiny_run:
             yield from _tiny_run()
@@ -105,23 +109,21 @@ def _checks(tiny_run: bool) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    try:
-        supported = metadata.metadata("tfnmt")["Requires-Python"]
-    except metadata.PackageNotFoundError as error:
-        raise UserError("tfnmt: not installed; run pip install --editable .") from error
     version = platform.python_version()
-    return Check("Python", Requirement(f"python{supported}").specifier.contains(version), version)
+    return Check("Python", supported_python().contains(version), version)
 
 
 def _packages() -> Iterator[Check]:
-    """Yield a check per package that tfnmt requires."""
-    for line in metadata.requires("tfnmt") or []:
-        requirement = Requirement(line)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield _package(requirement)
+    """Yield a check per package that this installation needs, and one per extra that it lacks."""
+    installed = [extra for extra, package in EXTRAS.items() if is_installed(package)]
+    found = {each.name: each for extra in ("", *installed) for each in requirements(extra)}
+    yield from map(_package, found.values())
+    for extra in EXTRAS:
+        if extra not in installed:
+            yield Check(extra, True, f"not installed; pip install 'tfnmt[{extra}]' adds it")
 
 
-def _package(requirement: Requirement) -> Check:
+def _package(requirement: "Requirement") -> Check:
     name, supported = requirement.name, str(requirement.specifier)
     try:
         version = metadata.version(name)

@@ -32,12 +32,10 @@ from tfnmt.cli import (
     run_command,
 )
 from tfnmt.config import END_KEYS, Config, flatten
-from tfnmt.data.batching.plan import make_plan
 from tfnmt.data.corpora.catalog import data_folder, split_name
 from tfnmt.data.corpora.corpus import Corpus
 from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
-from tfnmt.data.preparation.prepared import Prepared
 from tfnmt.errors import UsageError
 from tfnmt.progress import log
 from tfnmt.runs.run import Run, base_folder
@@ -49,6 +47,7 @@ from tfnmt.training.precision import automatic_precision
 from tfnmt.training.sizing import size_run
 
 if TYPE_CHECKING:
+    from tfnmt.data.preparation.prepared import Prepared
     from tfnmt.decoding.inspector import Inspector
     from tfnmt.decoding.lines import Signatures
     from tfnmt.decoding.scorer import Scored
@@ -101,6 +100,8 @@ def main(values: Any, positional: list[str]) -> None:
     if config.data.batch_tokens == "auto":
         batch_tokens = _find_batch_tokens(config, prepared)
         config = _with_value(config, "data", "batch_tokens", batch_tokens)
+    from tfnmt.data.batching.plan import make_plan
+
     plan = make_plan(config, prepared)
     configure_threads()
     import_tensorflow()
@@ -141,7 +142,7 @@ def _log_finished(run: Run, config: Config) -> None:
     )
 
 
-def _write_or_check_run(run: Run, config: Config, corpus: Corpus, prepared: Prepared) -> None:
+def _write_or_check_run(run: Run, config: Config, corpus: Corpus, prepared: "Prepared") -> None:
     """Write a new run folder, or check the existing one: another process may have created it."""
     if run.has_checkpoint():
         run.check_config(config)
@@ -185,7 +186,7 @@ def _find_precision() -> str:
     return precision
 
 
-def _find_batch_tokens(config: Config, prepared: Prepared) -> int:
+def _find_batch_tokens(config: Config, prepared: "Prepared") -> int:
     """Measure the value of data.batch_tokens=auto on this machine."""
     if is_distributed():
         raise UsageError("data.batch_tokens=auto: needs a single host; set the same number on all")

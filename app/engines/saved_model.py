@@ -61,9 +61,10 @@ def _import_tensorflow() -> Any:
         with silence_stderr():
             import tensorflow as tf
             import tensorflow_text  # noqa: F401  the import registers its operations
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UserError(
-            f"--model: {error.name} is not installed; install it, or use --backend=URL"
+            f"{error.name}: not installed; run pip install 'tfnmt[train]', or use a LiteRT export "
+            "or --backend=URL"
         ) from error
     return tf
 

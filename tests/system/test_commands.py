@@ -2,11 +2,20 @@
 
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from tfnmt.__main__ import COMMANDS
+from tfnmt.runtime.packages import EXTRAS, requirements
+
+EXTRA_PACKAGES = {each.name.lower() for extra in EXTRAS for each in requirements(extra)}
+EXTRA_MODULES = sorted(
+    module
+    for module, packages in packages_distributions().items()
+    if EXTRA_PACKAGES.intersection(package.lower() for package in packages)
+)
 
 UNREACHABLE = "http://127.0.0.1:9/"
 """A mirror without a server."""
@@ -22,21 +31,68 @@ def run(command: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_without_extras(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command as after an installation without extras."""
+    code = (
+        "import runpy, sys\n"
+        f"sys.modules.update(dict.fromkeys({EXTRA_MODULES}))\n"  # their imports fail
+        f"runpy.run_module('{module}', run_name='__main__', alter_sys=True)"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_modules_of_the_extras_are_known() -> None:
+    """Without them, the tests below could not fail."""
+    known = {"tensorflow", "keras", "sacrebleu", "fastapi", "babel", "ctranslate2", "matplotlib"}
+    assert known <= set(EXTRA_MODULES)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("flag", ["--help", "--helpshort"])
-def test_help_fits_the_terminal_without_importing_tensorflow(command: str, flag: str) -> None:
-    code = (
-        f"import sys, runpy; sys.argv = ['x', '{flag}']\n"
-        "try:\n"
-        f"    runpy.run_module('tfnmt.{command}', run_name='__main__')\n"
-        "finally:\n"
-        "    assert not {'tensorflow', 'keras', 'sacrebleu'} & set(sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def test_help_fits_the_terminal_and_needs_no_extra(command: str, flag: str) -> None:
+    done = run_without_extras(f"tfnmt.{command}", flag)
     assert done.returncode == 0, done.stderr
     assert f"python -m tfnmt.{command}" in done.stdout
     assert "Flags:" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_litert_export_translates_and_scores_without_extras(
+    tiny_litert: Path, tmp_path: Path
+) -> None:
+    model = f"--model={tiny_litert}"
+    done = run_without_extras("tfnmt", "translate", model, "--json", "The dog sleeps.")
+    assert done.returncode == 0, done.stderr
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("The dog sleeps.\tDer Hund schläft.\n", encoding="utf-8")
+    done = run_without_extras("tfnmt", "score", model, f"--input={pairs}")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split("\t")) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "extra"),
+    [
+        (["train", "--dataset=toy"], "tfnmt", "train"),
+        (["visualize", "positions"], "tfnmt", "train"),
+        (["serve", "--model=nowhere"], "app", "app"),
+    ],
+)
+def test_command_names_its_missing_extra_in_one_line(
+    arguments: list[str], name: str, extra: str
+) -> None:
+    done = run_without_extras("tfnmt", *arguments)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"{name}: ")
+    assert last.endswith(f": not installed; run pip install 'tfnmt[{extra}]'")
+    assert "Traceback" not in done.stderr
 
 
 LANGUAGES = ("--source=en", "--target=de")

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,13 @@ def test_compose_restricts_the_application_and_gives_it_time_to_stop(app: dict[s
     assert (KIT.parent / app["build"]["dockerfile"]).is_file()
 
 
-def test_application_image_has_a_subset_of_the_requirements_without_tensorflow() -> None:
-    image = (KIT / "app-requirements.txt").read_text().splitlines()
-    project = (KIT.parent / "requirements.txt").read_text().splitlines()
-    required = {line for line in image if not line.startswith("#")}
-    assert required <= set(project)
-    assert not any(line.startswith("tensorflow") for line in required)
+def test_application_image_has_the_files_of_the_wheel() -> None:
+    lines = (KIT / "Dockerfile.dockerignore").read_text().splitlines()
+    copied = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    project = tomllib.loads((KIT.parent / "pyproject.toml").read_text())
+    folders = project["tool"]["setuptools"]["package-dir"].values()
+    assert copied >= {"pyproject.toml", project["project"]["readme"], *folders}
+    assert copied.issuperset(project["project"]["license-files"])
 
 
 def test_application_process_does_not_import_tensorflow() -> None:

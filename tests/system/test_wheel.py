@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from zipfile import ZipFile
 
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = {
@@ -32,6 +33,7 @@ def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None
             timeout=600,
         )
         assert done.returncode == 0, done.stderr
+        assert "Warning" not in done.stderr
         return done.stdout
 
     # Build from a copy, because a build leaves files behind and includes those of earlier builds.
@@ -45,6 +47,17 @@ def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None
     dist = tmp_path / "dist"
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist, source)
     (wheel,) = dist.iterdir()
+    with ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith(("app/", "tfnmt/"))}
+    folders = {"app": "app", "tfnmt": "tfnmt", "configs": "tfnmt/configs"}
+    expected = {
+        f"{package}/{path.relative_to(source / folder).as_posix()}"
+        for folder, package in folders.items()
+        for path in (source / folder).rglob("*.*")
+        if path.suffix != ".pyc"
+    }
+    assert packed == expected
+
     venv.create(tmp_path / "fresh", with_pip=True)
     python = tmp_path / "fresh" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
@@ -52,14 +65,15 @@ def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None
     # Dependencies come from the packages of this environment. Unlike a site folder, PYTHONPATH
     # ignores .pth files, and therefore does not add the editable install of the repository.
     packages = {"PYTHONPATH": sysconfig.get_paths()["purelib"]}
-    location = run(python, "-c", "import tfnmt; print(tfnmt.__file__)", **packages)
-    assert str(tmp_path / "fresh") in location
+    code = "import app, tfnmt; print(app.__file__, tfnmt.__file__)"
+    assert run(python, "-c", code, **packages).count(str(tmp_path / "fresh")) == 2
     settings = [f"--set={key}={value}" for key, value in SETTINGS.items()]
     run(python, "-m", "tfnmt.train", "--dataset=toy", *settings, **packages)
     assert (tmp_path / "runs" / "toy-en-de" / "summary.json").is_file()
 
     script = tmp_path / "fresh" / "bin" / "tfnmt"
     assert "translate" in run(script, "--help", **packages)
+    assert "--backend" in run(script, "serve", "--help", **packages)
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

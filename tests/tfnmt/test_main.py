@@ -33,6 +33,18 @@ def test_help_lists_every_command_with_its_summary(arguments: tuple[str, ...]) -
     for name in COMMANDS:
         summary = (import_module(f"tfnmt.{name}").__doc__ or "").partition("\n")[0]
         assert any(line.split() == [name, *summary.split()] for line in done.stdout.splitlines())
+    assert "    serve       Serve a web page" in done.stdout
+
+
+def test_serve_is_the_web_application() -> None:
+    """With the same flags and messages."""
+    done = run("serve", "--port=x")
+    direct = subprocess.run(
+        [sys.executable, "-m", "app", "--port=x"], capture_output=True, text=True
+    )
+    assert done.returncode == direct.returncode == 2
+    assert done.stderr == direct.stderr
+    assert done.stderr.startswith("app: ")
 
 
 def test_version_is_printed() -> None:

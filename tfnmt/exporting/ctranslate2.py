@@ -66,7 +66,7 @@ translations with length_penalty=0 or beam_size=1, and otherwise nearly the same
 def check_export(folder: Path) -> None:
     """Raise a UserError if CTranslate2 is not installed or the folder is not empty."""
     if find_spec("ctranslate2") is None:
-        raise UserError("ctranslate2: not installed; pip install ctranslate2")
+        raise UserError("ctranslate2: not installed; run pip install 'tfnmt[ctranslate2]'")
     try:
         empty = not (os.path.isdir(folder) and any(folder.iterdir()))
     except OSError as error:

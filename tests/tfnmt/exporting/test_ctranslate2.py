@@ -260,7 +260,7 @@ def test_check_export_names_a_missing_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match="pip install ctranslate2"):
+    with pytest.raises(UserError, match=r"pip install 'tfnmt\[ctranslate2\]'"):
         check_export(tmp_path / "model")
 
 

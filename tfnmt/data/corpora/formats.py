@@ -1,4 +1,7 @@
-"""Formats of custom parallel text: aligned files, TSV, CSV, JSON lines and TMX."""
+"""Formats of custom parallel text: aligned files, TSV, CSV, JSON lines and TMX.
+
+defusedxml is imported only to read TMX, because translating does not need it.
+"""
 
 import csv
 import json
@@ -10,9 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 from xml.etree.ElementTree import Element, ParseError
 from xml.parsers.expat import ErrorString
-
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import iterparse
 
 from tfnmt.data.corpora.languages import ROLES, is_header, matches, subtags
 from tfnmt.data.corpora.text_files import Pair, open_bytes, read_lines, read_pairs
@@ -248,6 +248,9 @@ class TMX(_OneFile):
 
     def _units(self) -> Iterator[Element]:
         """Yield the translation units and free each after use."""
+        from defusedxml import DefusedXmlException
+        from defusedxml.ElementTree import iterparse
+
         try:
             with open_bytes(self.path) as file:
                 body: Element | None = None

@@ -1,11 +1,11 @@
-"""Language codes and names, as they occur in file names, in headers and in TMX files."""
+"""Language codes and names, as they occur in file names, in headers and in TMX files.
+
+Babel is imported by the functions that use it, because translating does not need it.
+"""
 
 import re
 from collections.abc import Sequence
 from functools import cache
-
-from babel import Locale, localedata
-from babel.core import get_global
 
 ROLES = ("source", "target")
 """Names of columns and keys that may replace the languages."""
@@ -74,6 +74,9 @@ def _normalize(code: str) -> str:
 @cache
 def _two_letters(primary: str) -> str | None:
     """Return the two-letter code for the first part of a code, if the language has one."""
+    from babel import Locale
+    from babel.core import get_global
+
     code = CANONICAL.get(primary, get_global("language_aliases").get(primary, primary))
     return code if len(code) == 2 and code in Locale("en").languages else None
 
@@ -92,6 +95,8 @@ def _named_language(text: str, languages: Sequence[str]) -> tuple[str, ...] | No
 @cache
 def _names(language: str) -> dict[str, str]:
     """Return the codes of languages by their names in one language, in lower case."""
+    from babel import Locale, localedata
+
     if not localedata.exists(language):
         return {}
     return {name.lower(): code for code, name in Locale(language).languages.items()}
