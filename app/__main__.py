@@ -1,6 +1,8 @@
 """Command line entry point: `python -m app`, or `tfnmt serve`."""
 
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from app.errors import UserError
@@ -8,9 +10,13 @@ from app.settings import Settings, parse
 from app.streams import open_standard_streams
 
 
-def main(arguments: list[str]) -> None:
-    """Parse the arguments, load the models and serve until a signal arrives."""
-    serve(parse(arguments))
+def main(
+    arguments: list[str],
+    find_folder: Callable[[str], Path] = Path,
+    default_models: Sequence[str] = (),
+) -> None:
+    """Parse the arguments as `app.settings.parse` does, and serve until a signal arrives."""
+    serve(parse(arguments, find_folder, default_models))
 
 
 def serve(settings: Settings) -> None:
@@ -29,15 +35,11 @@ def serve(settings: Settings) -> None:
     serve(settings)
 
 
-def run(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command and exit; report a user error in one line.
-
-    Args:
-        arguments: The arguments; those of the process if None.
-    """
+def run(command: Callable[[], None]) -> NoReturn:
+    """Run a command and exit; report a user error in one line."""
     open_standard_streams()
     try:
-        main(sys.argv[1:] if arguments is None else arguments)
+        command()
     except UserError as error:
         print(f"app: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -47,4 +49,4 @@ def run(arguments: list[str] | None = None) -> NoReturn:
 
 
 if __name__ == "__main__":
-    run()
+    run(lambda: main(sys.argv[1:]))

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import ipaddress
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -63,13 +64,24 @@ class Settings:
         return 2 * 12 * self.max_chars + 4096
 
 
-def parse(arguments: list[str]) -> Settings:
+def parse(
+    arguments: list[str],
+    find_folder: Callable[[str], Path] = Path,
+    default_models: Sequence[str] = (),
+) -> Settings:
     """Parse the command line.
+
+    Args:
+        arguments: The arguments.
+        find_folder: Returns the folder of a model, which is named by its folder or in another way.
+        default_models: Values of --model if neither --model nor --backend is given.
 
     Raises:
         UsageError: A flag is invalid.
     """
     flags = make_parser().parse_args(arguments)
+    if not flags.backend:
+        flags.model = flags.model or list(default_models)
     if not flags.model and not flags.backend:
         raise UsageError(
             "no model; set --model=DIR (an export) or --backend=http://host:8501/v1/models/NAME"
@@ -85,7 +97,7 @@ def parse(arguments: list[str]) -> Settings:
     for name, limit in (("port", MAX_PORT), ("max_texts", MAX_TEXTS)):
         if getattr(flags, name) > limit:
             raise UsageError(f"--{name}={getattr(flags, name)}: must be {limit} or less")
-    models = tuple(_parse_model(value) for value in flags.model)
+    models = tuple(_parse_model(value, find_folder) for value in flags.model)
     backends = tuple(_parse_backend(value) for value in flags.backend)
     _check_unique([name for name, _ in (*models, *backends)])
     return Settings(
@@ -212,11 +224,11 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _parse_model(value: str) -> tuple[str, Path]:
+def _parse_model(value: str, find_folder: Callable[[str], Path]) -> tuple[str, Path]:
     """Parse [NAME=]DIR. The default name is that of the folder, or of its parent for a version."""
     name, folder = _split_name(value)
-    path = Path(folder)
-    resolved = Path(os.path.realpath(path))  # unlike resolve, it accepts a cycle of links
+    path = find_folder(folder)
+    resolved = Path(os.path.realpath(folder))  # unlike resolve, it accepts a cycle of links
     default = resolved.parent.name if resolved.name.isdigit() else resolved.name
     return name or default, path
 

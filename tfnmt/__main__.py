@@ -4,7 +4,8 @@
     tfnmt COMMAND --help
     tfnmt --version
 
-`python -m tfnmt.COMMAND` runs the same command, and `python -m app` is `tfnmt serve`.
+`python -m tfnmt.COMMAND` runs the same command. `tfnmt serve` is `python -m app`. It also accepts
+names of models, and serves the model that comes with tfnmt if you name none.
 """
 
 import ast
@@ -17,7 +18,8 @@ from absl import flags
 
 from tfnmt import __version__
 from tfnmt.cli import run_command
-from tfnmt.errors import UsageError, did_you_mean
+from tfnmt.errors import UsageError, UserError, did_you_mean
+from tfnmt.loading.registry import DEFAULT_MODEL
 
 COMMANDS = (
     *("train", "prepare", "translate", "evaluate", "score", "average", "export", "trace"),
@@ -35,13 +37,27 @@ def run() -> NoReturn:
     """Run the command that the first argument names."""
     arguments = sys.argv[1:] or ["--help"]
     if arguments[0] == SERVE:
-        from app.__main__ import run as serve
-
-        serve(arguments[1:])
+        _serve(arguments[1:])
     if arguments[0] not in COMMANDS:
         run_command(_main, _FLAGS, _usage(), arguments[:1])
     command = import_module(f"tfnmt.{arguments[0]}")
     run_command(command.main, command.FLAGS, command.__doc__ or "", arguments[1:])
+
+
+def _serve(arguments: list[str]) -> NoReturn:
+    """Run the web application. It also accepts the names of models of tfnmt."""
+    from app import errors
+    from app.__main__ import main, run
+
+    def find(model: str) -> Path:
+        from tfnmt.loading.models import find_folder
+
+        try:
+            return find_folder(model)
+        except UserError as error:
+            raise errors.UserError(str(error)) from error
+
+    run(lambda: main(arguments, find, [DEFAULT_MODEL]))
 
 
 def _main(values: Any, positional: list[str]) -> None:

@@ -60,6 +60,15 @@ def test_invalid_arguments_are_named_in_the_error(arguments: list[str], named: s
     assert named in str(caught.value)
 
 
+def test_default_model_is_served_if_none_is_named() -> None:
+    def find(name: str) -> Path:
+        return Path("models") / name
+
+    assert parse([], find, ["a"]).models == (("a", Path("models/a")),)
+    assert parse(["--model=x=b"], find, ["a"]).models == (("x", Path("models/b")),)
+    assert parse(["--backend=http://h:1/v1/models/m"], find, ["a"]).models == ()
+
+
 def test_api_keys_are_read_per_line_and_stored_as_digests(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("one\n\n two \n")

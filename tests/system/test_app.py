@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from app.engines.in_process import NICENESS
-from tests.system.conftest import wait_until
+from tests.system.conftest import running_app, wait_until
 from tfnmt.data.corpora.toy import grammar
 
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 24)]
@@ -48,6 +48,15 @@ def litert_app(start_app: Any, tiny_litert: Path) -> Iterator[Any]:
 def any_app(request: pytest.FixtureRequest) -> Any:
     """An application with a SavedModel or a LiteRT file in its process, and one with a backend."""
     return request.getfixturevalue(request.param)
+
+
+def test_serve_without_flags_serves_the_model_of_tfnmt(tmp_path: Path) -> None:
+    with running_app(tmp_path, sys.executable, "-m", "tfnmt", "serve", "--port=0") as app:
+        app.wait(200)
+        languages = app.get("/languages").json()
+        assert {each["code"] for each in languages} == {"en", "de", "fr", "es"}
+        (translation,) = app.translate("Good morning!", source="en", target="fr")
+    assert translation["text"].startswith("Bon")
 
 
 # Translation.

@@ -9,6 +9,8 @@ import venv
 from pathlib import Path
 from zipfile import ZipFile
 
+from tfnmt.loading.registry import DEFAULT_MODEL
+
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = {
     "data.max_pairs": 400,
@@ -56,7 +58,7 @@ def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None
         for path in (source / folder).rglob("*.*")
         if path.suffix != ".pyc"
     }
-    assert packed == expected
+    assert packed == expected | {f"tfnmt/models/{DEFAULT_MODEL}.tar.gz"}
 
     venv.create(tmp_path / "fresh", with_pip=True)
     python = tmp_path / "fresh" / "bin" / "python"
@@ -77,6 +79,11 @@ def test_wheel_trains_and_translates_from_another_folder(tmp_path: Path) -> None
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
+    shipped = {**packages, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert run(
+        script, "translate", "--target=de", "Good morning!", cwd=elsewhere, **shipped
+    ).strip()
+    assert not list(elsewhere.iterdir())
     model = tmp_path / "runs" / "toy-en-de"
     translate = (python, "-m", "tfnmt.translate", f"--model={model}")
     output = run(*translate, "The dog sleeps.", "", cwd=elsewhere, **packages)

@@ -47,6 +47,12 @@ def test_serve_is_the_web_application() -> None:
     assert done.stderr.startswith("app: ")
 
 
+def test_serve_answers_an_unknown_model_with_the_nearest_one() -> None:
+    done = run("serve", "--port=0", "--model=tatoeba-en")
+    assert done.returncode == 1
+    assert done.stderr.startswith("app: --model=tatoeba-en: no such folder or model; did you mean ")
+
+
 def test_version_is_printed() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"tfnmt {tfnmt.__version__}\n")
