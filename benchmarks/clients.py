@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 
@@ -27,7 +27,7 @@ class ClientResults:
 
 
 def protocols(
-    url: str, grpc: str | None, signature: str
+    url: str, grpc: str | None, signature: str, fields: Mapping[str, str]
 ) -> Iterator[tuple[str, Callable[[], Translate]]]:
     """Yield the name of each protocol, with a function that connects a client.
 
@@ -35,24 +35,25 @@ def protocols(
         url: REST address of the model.
         grpc: host:port of the server's gRPC endpoint; None measures REST only.
         signature: Name of the signature.
+        fields: Further inputs of each text.
 
     Raises:
         UserError: `grpc` is given and `url` does not contain the name of the model.
     """
-    yield "rest", lambda: _rest_client(url, signature)
+    yield "rest", lambda: _rest_client(url, signature, fields)
     if grpc:
         found = re.search(r"/v1/models/([^/:]+)", url)
         if not found:
             raise UserError(f"--url={url}: no model name; use http://HOST:PORT/v1/models/NAME")
-        yield "grpc", lambda: _grpc_client(grpc, found[1], signature)
+        yield "grpc", lambda: _grpc_client(grpc, found[1], signature, fields)
 
 
-def _rest_client(url: str, signature: str) -> Translate:
+def _rest_client(url: str, signature: str, fields: Mapping[str, str]) -> Translate:
     rest = RestClient(url)
-    return lambda text: rest.predict(signature, {"instances": [{"text": text}]})
+    return lambda text: rest.predict(signature, {"instances": [{"text": text, **fields}]})
 
 
-def _grpc_client(server: str, model: str, signature: str) -> Translate:
+def _grpc_client(server: str, model: str, signature: str, fields: Mapping[str, str]) -> Translate:
     # The generated modules import TensorFlow, so import it first with its log settings.
     import_tensorflow("tensorflow_serving.apis.prediction_service_pb2_grpc")
     import grpc  # type: ignore[import-untyped]
@@ -67,7 +68,8 @@ def _grpc_client(server: str, model: str, signature: str) -> Translate:
         request = predict_pb2.PredictRequest()
         request.model_spec.name = model
         request.model_spec.signature_name = signature
-        request.inputs["text"].CopyFrom(tf.make_tensor_proto([text]))
+        for name, value in {"text": text, **fields}.items():
+            request.inputs[name].CopyFrom(tf.make_tensor_proto([value]))
         return stub.Predict(request, timeout=TIMEOUT_SECONDS)
 
     return translate

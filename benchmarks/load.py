@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -110,12 +110,15 @@ Send = Callable[[float], Awaitable[bool]]
 """Sends a request that is due at a time of `time.monotonic`; returns whether it was answered."""
 
 
-def offline(export: str, texts: Sequence[str], rows: int, seconds: float) -> float:
+def offline(
+    export: str, texts: Sequence[str], fields: Mapping[str, str], rows: int, seconds: float
+) -> float:
     """Measure the default signature of a SavedModel without a server.
 
     Args:
         export: A version folder of an export.
         texts: Sentences to translate.
+        fields: Further inputs of each text.
         rows: Sentences per batch; the batches run one by one.
         seconds: Duration, after which no further batch starts.
 
@@ -126,11 +129,16 @@ def offline(export: str, texts: Sequence[str], rows: int, seconds: float) -> flo
 
     translate = tf.saved_model.load(export).signatures["serving_default"]
     batches = [list(texts[start : start + rows]) for start in range(0, len(texts), rows)]
-    translate(text=tf.constant(batches[0]))
+
+    def run(batch: list[str]) -> None:
+        others = {name: tf.constant([value] * len(batch)) for name, value in fields.items()}
+        translate(text=tf.constant(batch), **others)
+
+    run(batches[0])
     done = 0
     start = time.monotonic()
     for batch in batches:
-        translate(text=tf.constant(batch))
+        run(batch)
         done += len(batch)
         if time.monotonic() > start + seconds:
             break

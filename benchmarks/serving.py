@@ -1,9 +1,11 @@
 """Measure a served model or the web application under load.
 
     python -m benchmarks.serving --url=http://127.0.0.1:8501/v1/models/demo
-        [--grpc=127.0.0.1:8500] [--signature=greedy] [--input=F] [--seconds=10] [--clients=1,8]
+        [--grpc=127.0.0.1:8500] [--signature=greedy] [--target=de] [--input=F] [--seconds=10]
+        [--clients=1,8]
     python -m benchmarks.serving --app=http://127.0.0.1:8080 [--mode=greedy] [--clients=1,8]
-        [--rates=20,40] [--offline=EXPORT_VERSION] [--input=F] [--seconds=10] [--pid=N]
+        [--rates=20,40] [--offline=EXPORT_VERSION] [--target=de] [--input=F] [--seconds=10]
+        [--pid=N]
 
 --url measures a model behind REST and, with --grpc, behind gRPC. Each client sends one sentence at
 a time, the next one when the response has arrived. Prints one JSON line per protocol and number of
@@ -41,6 +43,9 @@ flags.DEFINE_string(
     "signature", "serving_default", "signature of the model to measure", flag_values=FLAGS
 )
 flags.DEFINE_string(
+    "target", None, "language to translate to, for a model with several", flag_values=FLAGS
+)
+flags.DEFINE_string(
     "input",
     None,
     "file with sentences, one per line (default: the toy corpus)",
@@ -73,12 +78,13 @@ def main(values: Any, positional: list[str]) -> None:
             "http://127.0.0.1:8501/v1/models/demo, or that of the web application"
         )
     numbers = _parse_clients(values.clients)
+    fields = {"target": values.target} if values.target else {}
     texts = read_sentences(values.input)
     if values.app:
-        succeeded = _load_app(values, texts, numbers, _parse_rates(values.rates))
+        succeeded = _load_app(values, texts, fields, numbers)
     else:
         succeeded = True
-        for protocol, connect in protocols(values.url, values.grpc, values.signature):
+        for protocol, connect in protocols(values.url, values.grpc, values.signature, fields):
             for clients in numbers:
                 succeeded &= run_clients(protocol, connect, texts, clients, values.seconds)
     if not succeeded:
@@ -99,14 +105,15 @@ def _parse_rates(rates: list[str]) -> list[float]:
     raise UsageError(f"--rates={','.join(rates)}: not numbers; use for example 20,40")
 
 
-def _load_app(values: Any, texts: list[str], numbers: list[int], rates: list[float]) -> bool:
+def _load_app(values: Any, texts: list[str], fields: dict[str, str], numbers: list[int]) -> bool:
     """Print the results of each load; return True if there were no errors."""
+    rates = _parse_rates(values.rates)
     if values.offline:
         import_tensorflow("tensorflow_text")
         for rows in (64, 1):
-            rate = offline(values.offline, texts, rows, values.seconds)
+            rate = offline(values.offline, texts, fields, rows, values.seconds)
             print_result("offline", rows=rows, sentences_per_s=round(rate, 1))
-    load = Load(values.app, texts, {"mode": values.mode})
+    load = Load(values.app, texts, {"mode": values.mode, **fields})
     errors = 0
     for clients in numbers:
         results = load.closed_loop(clients, values.seconds)

@@ -1,6 +1,7 @@
 """Contract of a served model: each signature answers, with equal results for rows and columns."""
 
 import math
+from functools import partial
 from typing import Any
 
 import requests
@@ -21,8 +22,8 @@ def check_contract(rest: RestClient, texts: list[str]) -> bool:
 
 
 def _check_signature(rest: RestClient, name: str, inputs: set[str], texts: list[str]) -> bool:
-    columns = dict.fromkeys(inputs, texts)
-    instances = [dict.fromkeys(inputs, text) for text in texts]
+    instances = [rest.row(inputs, partial(str, text)) for text in texts]
+    columns = {name: [row[name] for row in instances] for name in inputs}
     try:
         by_rows = rest.predict(name, {"instances": instances})
         by_columns = rest.predict(name, {"inputs": columns})

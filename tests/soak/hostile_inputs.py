@@ -5,6 +5,8 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import cycle
 from typing import Any, NoReturn
 
@@ -65,6 +67,9 @@ MARKUP = [
     "{{",
     "\ufffd",
 ]
+
+
+TextGenerator = Callable[[random.Random], Any]
 
 
 def _random_bytes(generator: random.Random) -> Any:
@@ -138,8 +143,7 @@ def attack(rest: RestClient, total: int, generator: random.Random, pid: int | No
         may_be_refused = generator.random() < UNPAIRED_SHARE
         kinds = [_unpaired_surrogate] if may_be_refused else HOSTILE
         instances = [
-            {alias: generator.choice(kinds)(generator) for alias in sorted(inputs)}
-            for _ in range(rows)
+            rest.row(inputs, partial(_hostile_text, kinds, generator)) for _ in range(rows)
         ]
         verdict = _send(rest, name, instances, may_be_refused)
         verdicts[verdict.partition(":")[0]] += 1
@@ -158,6 +162,10 @@ def attack(rest: RestClient, total: int, generator: random.Random, pid: int | No
         memory_mb=memory if pid else None,
     )
     return not failures
+
+
+def _hostile_text(kinds: Sequence[TextGenerator], generator: random.Random) -> Any:
+    return generator.choice(kinds)(generator)
 
 
 def _send(

@@ -1,7 +1,7 @@
 """Check every signature of a served model, then send hostile texts.
 
-    python -m tests.soak.serving --url=http://127.0.0.1:8501/v1/models/demo [--input=F]
-        [--hostile=10000] [--seed=1] [--pid=N]
+    python -m tests.soak.serving --url=http://127.0.0.1:8501/v1/models/demo [--target=de]
+        [--input=F] [--hostile=10000] [--seed=1] [--pid=N]
 
 First, every signature that takes text is called with rows and with columns. Both must give the
 same result. Prints one JSON line per signature.
@@ -32,6 +32,9 @@ CONTRACT_TEXTS = 3
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("url", None, "REST address of the model", flag_values=FLAGS)
 flags.DEFINE_string(
+    "target", None, "language to translate to, for a model with several", flag_values=FLAGS
+)
+flags.DEFINE_string(
     "input",
     None,
     "file with sentences, one per line (default: the toy corpus)",
@@ -48,7 +51,7 @@ def main(values: Any, positional: list[str]) -> None:
     """Check the contract, then attack."""
     if positional or not values.url:
         raise UsageError("--url: missing; give for example http://127.0.0.1:8501/v1/models/demo")
-    rest = RestClient(values.url)
+    rest = RestClient(values.url, values.target)
     passed = check_contract(rest, read_sentences(values.input)[:CONTRACT_TEXTS])
     if passed and values.hostile:
         passed = attack(rest, values.hostile, random.Random(values.seed), values.pid)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.system.conftest import wait_until
+from tests.system.conftest import StartApp, wait_until
 from tfnmt.data.corpora.toy import grammar
 
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 4)]
@@ -24,9 +25,9 @@ SERIOUS = ("serious", "critical")
 OpenPage = Callable[..., Page]
 
 
-@pytest.fixture
-def open_page(browser: Browser, app: Any) -> Iterator[OpenPage]:
-    """Open pages; at the end, check for console errors and requests to other sites."""
+@contextmanager
+def pages_of(app: Any, browser: Browser) -> Iterator[OpenPage]:
+    """Open pages of an application; at the end, check for errors and requests to other sites."""
     problems: list[str] = []
     contexts = []
 
@@ -57,6 +58,13 @@ def open_page(browser: Browser, app: Any) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert problems == []
+
+
+@pytest.fixture
+def open_page(browser: Browser, app: Any) -> Iterator[OpenPage]:
+    """Open pages of the application with the tiny model."""
+    with pages_of(app, browser) as open_in_new_context:
+        yield open_in_new_context
 
 
 @pytest.fixture
@@ -283,6 +291,25 @@ def test_swap_keeps_a_text_without_a_current_translation(
     page.locator("#swap").click()
     expect(page.locator("#from")).to_have_value("de")
     expect(source(page)).to_have_value("another text")
+
+
+def test_languages_of_a_model_of_two_directions_select_its_target(
+    browser: Browser, start_app: StartApp, two_way_litert: Path
+) -> None:
+    with start_app(f"--model=toy={two_way_litert}") as app:
+        app.wait(200)
+        with pages_of(app, browser) as open_page:
+            page = open_page()
+            assert page.locator("#from option").all_text_contents() == ["English", "German"]
+            with page.expect_response(ALIGN) as german:
+                source(page).fill("The dog")
+            page.locator("#swap").click()
+            with page.expect_response(ALIGN) as english:
+                source(page).fill("Der Hund")
+            assert page.locator("#to option").all_text_contents() == ["English"]
+            for response, token in (german, "<2de>"), (english, "<2en>"):
+                (pair,) = response.value.json()["pairs"]
+                assert pair["source"][0]["text"] == token
 
 
 # Alternatives.

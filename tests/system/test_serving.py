@@ -37,7 +37,12 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from benchmarks.clients import protocols, run_clients
+from benchmarks.load import Load
+from benchmarks.rest import RestClient
+from tests.soak.contract import check_contract
 from tfnmt.data.corpora.toy import grammar
+from tfnmt.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 STUB_SERVER = ROOT / "tests" / "serving" / "stub_server.py"
@@ -508,6 +513,11 @@ def test_clients_and_app_translate_to_several_languages(
         assert "INVALID_ARGUMENT" in refused.stderr
         assert "de, en" in refused.stderr
         assert refused.stderr.count("\n") == 1
+        assert check_contract(RestClient(started.url, "de"), SENTENCES[:2])
+        with pytest.raises(UserError, match=r"^--target: missing"):
+            check_contract(RestClient(started.url), SENTENCES[:2])
+        for _, connect in protocols(started.url, started.grpc, "greedy", {"target": "en"}):
+            assert run_clients("any", connect, SENTENCES, clients=1, seconds=1)
         exports = (f"--model=saved={two_way_export}", f"--model=lite={two_way_litert}")
         with start_app(*exports, f"--backend=remote={started.url}") as app:
             app.wait(200)
@@ -519,6 +529,8 @@ def test_clients_and_app_translate_to_several_languages(
                 assert found["source"][0] == {"text": "<2en>", "start": 0, "end": 0}
                 columns = app.post("/api/v1/attention", pair).json()["columns"]
                 assert columns == [token["text"] for token in found["source"]]
+            load = Load(app.url, SENTENCES, {"model": "lite", "target": "en"})
+            assert not load.closed_loop(clients=1, seconds=1).errors
 
 
 def test_client_reads_lines_with_crlf(server: Server, client: Callable[..., Any]) -> None:
