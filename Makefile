@@ -50,7 +50,7 @@ demo: .venv/.installed ## translate, then train on the toy corpus, evaluate, exp
 	@echo "    $(BIN)/python -m tfnmt.translate --model=$(MODEL) --target=fr \"How are you?\""
 	@echo "    $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"She knows that the dog sleeps.\""
 	@echo "    $(BIN)/python -m app --model=$(EXPORT)"
-	@echo "    $(BIN)/python -m tfnmt.train --train=my.en,my.de"
+	@echo "    $(BIN)/python -m tfnmt.train --train=my.en,my.de --minutes=10"
 	@echo "    $(BIN)/tensorboard --logdir=$(RUN)/logs"
 
 test: .venv/.installed ## run the fast tests

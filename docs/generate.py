@@ -30,9 +30,10 @@ FOLDER = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by `python -m docs.generate`: do not edit. -->"
 
 CONFIGURATION = """\
-A preset (`--dataset=NAME`) or a file (`--config=FILE`) changes these defaults. Flags override it,
-and `--set SECTION.KEY=VALUE` overrides both. Values are YAML. The `config.yaml` of a run has the
-resolved configuration."""
+A preset (`--dataset=NAME`) or a file (`--config=FILE`) changes these defaults. Without either,
+`train` [chooses sizes](../how-to/train.md#let-train-choose-the-sizes) for your own data. Flags
+override it, and `--set SECTION.KEY=VALUE` overrides both. Values are YAML. The `config.yaml` of a
+run has the resolved configuration."""
 
 COMMANDS = """\
 Run each command as `python -m NAME`, or write `tfnmt train` for `python -m tfnmt.train` and

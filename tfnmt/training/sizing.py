@@ -43,9 +43,9 @@ class Size(NamedTuple):
 
 SIZES = (
     Size("tiny", 0, 0, (2, 2), 64, 4, 256, 1_000, 1_024, 0.004, 200),
-    Size("small", 20_000, 1_500_000, (3, 2), 128, 4, 512, 4_000, 1_024, 0.004, 150),
-    Size("medium", 300_000, 8_000_000, (4, 4), 128, 4, 640, 6_000, 2_048, 0.003, 80),
-    Size("large", 1_200_000, 14_000_000, (4, 4), 256, 4, 1_024, 8_000, 4_096, 0.002, 30),
+    Size("small", 20_000, 400_000, (3, 2), 128, 4, 512, 4_000, 1_024, 0.004, 150),
+    Size("medium", 300_000, 5_000_000, (4, 4), 128, 4, 640, 6_000, 2_048, 0.003, 80),
+    Size("large", 1_200_000, 8_000_000, (4, 4), 256, 4, 1_024, 8_000, 4_096, 0.002, 30),
     Size("base", 3_000_000, 60_000_000, (6, 6), 512, 4, 1_024, 10_000, 4_096, 0.0005, 30),
     Size("big", 50_000_000, 300_000_000, (6, 6), 512, 8, 2_048, 37_000, 25_000, 0.0007, 15),
 )
@@ -208,11 +208,12 @@ def _schedule(size: Size, explicit: Tree, text: Text, speed: float | None) -> Ch
     shape = _shape(size, explicit, _vocabulary(size, text))
     config = build_config(shape)
     steps = _expected_steps(config, size, text, speed)
-    epochs = steps * FILL * batch_tokens(config) / max(1, text.target_tokens)
+    epochs = steps / _steps_per_epoch(config, text)
     training = {
         "warmup_steps": _bounded(steps // 10, 4_000),
         "validation_steps": _bounded(steps // 4, 2_000),
-        "checkpoint_steps": _bounded(steps // 20, 1_000),
+        # The average of five checkpoints covers an eighth of the run: before, it still learns fast.
+        "checkpoint_steps": _bounded(steps // 40, 1_000),
     }
     dropout = next(dropout for most, dropout in DROPOUT if epochs <= most)
     tree = merge(shape, {"model": {"dropout": dropout}, "training": training}, explicit)
@@ -252,18 +253,21 @@ def _vocabulary(size: Size, text: Text) -> int:
 
 def _expected_steps(config: Config, size: Size, text: Text, speed: float | None) -> int:
     """Return the number of steps until the first limit, apart from early stopping."""
-    training, tokens = config.training, FILL * batch_tokens(config)
-    steps_per_epoch = max(1, math.ceil(text.target_tokens / tokens))
+    training, steps_per_epoch = config.training, _steps_per_epoch(config, text)
     limits: list[float] = []
     if training.max_steps is not None:
         limits.append(training.max_steps)
     if training.max_epochs is not None:
         limits.append(training.max_epochs * steps_per_epoch)
     if training.max_tokens is not None:
-        limits.append(training.max_tokens / tokens)
+        limits.append(training.max_tokens / (FILL * batch_tokens(config)))
     if speed is not None:
         limits.append(_steps_in_time(config, speed))
     return max(1, int(min(limits, default=size.max_epochs * steps_per_epoch)))
+
+
+def _steps_per_epoch(config: Config, text: Text) -> int:
+    return max(1, math.ceil(text.target_tokens / (FILL * batch_tokens(config))))
 
 
 def _steps_in_time(config: Config, speed: float) -> float:

@@ -64,7 +64,7 @@ def test_warmup_and_first_validation_fall_within_the_run(text: Text, minutes: fl
 def test_time_limits_the_size_and_the_steps() -> None:
     text = TEXTS[5]
     names = [chosen(text, minutes).name for minutes in (*MINUTES, None)]
-    assert names == ["tiny", "small", "small", "medium", "large", "large", "large"]
+    assert names == ["small", "small", "small", "medium", "large", "large", "large"]
     choice = chosen(text, 10)
     padded_tokens = choice.steps * batch_tokens(choice.config)
     assert 0.7 < padded_tokens * weight_count(choice.config) / (600 * TWO_CORES) < 1
