@@ -74,16 +74,14 @@ def fetch(download: Download, folder: Path, mirror: str | None = None) -> Path:
     """
     url = f"{mirror.rstrip('/')}/{download.file_name}" if mirror else download.url
     path = folder / download.file_name
+    if not path.exists() and urlsplit(url).scheme not in ("http", "https"):
+        raise UserError(f"{url}: neither http nor https; give a URL that begins with one of them")
     with _locked(folder):
         if path.exists():
             problem = _find_problem(path, path, download.checksum)
             if problem:
                 raise UserError(f"{path}: {problem}; remove the file and run again")
             return path
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise UserError(
-                f"{url}: neither http nor https; give a URL that begins with one of them"
-            )
         partial = _Partial(path, url, download.can_be_mirrored)
         _receive_all(partial, download.size)
         problem = _find_problem(partial.path, path, download.checksum)
