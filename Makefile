@@ -47,7 +47,7 @@ demo: .venv/.installed ## translate, then train on the toy corpus, evaluate, exp
 	@echo "Translated by the exported model in a new process:" && echo
 	@$(BIN)/python -m tfnmt.translate --model=$(EXPORT) $(SENTENCES) | sed 's/^/    /'
 	@echo && echo "Next:"
-	@echo "    $(BIN)/python -m tfnmt.translate --model=$(MODEL) --target=fr \"How are you?\""
+	@echo "    $(BIN)/python -m tfnmt.translate --model=$(MODEL) --target=fr \"Where can I buy a ticket?\""
 	@echo "    $(BIN)/python -m tfnmt.translate --model=$(EXPORT) \"She knows that the dog sleeps.\""
 	@echo "    $(BIN)/python -m app --model=$(EXPORT)"
 	@echo "    $(BIN)/python -m tfnmt.train --train=my.en,my.de --minutes=10"

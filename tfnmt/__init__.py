@@ -3,7 +3,7 @@
 The Python API is imported when it is first used:
 
     translator = tfnmt.load("tatoeba-en-de-fr-es")
-    translator.translate(["How are you?"], target="de")
+    translator.translate(["Where can I buy a ticket?"], target="de")
 """
 
 from typing import TYPE_CHECKING, Any

@@ -55,8 +55,8 @@ def test_serve_without_flags_serves_the_model_of_tfnmt(tmp_path: Path) -> None:
         app.wait(200)
         languages = app.get("/languages").json()
         assert {each["code"] for each in languages} == {"en", "de", "fr", "es"}
-        (translation,) = app.translate("Good morning!", source="en", target="fr")
-    assert translation["text"].startswith("Bon")
+        (translation,) = app.translate("Where can I buy a ticket?", source="en", target="fr")
+    assert translation["text"] == "Où puis-je acheter un ticket ?"
 
 
 # Translation.

@@ -3,7 +3,7 @@
 import tfnmt
 
 translator = tfnmt.load("tatoeba-en-de-fr-es")
-print(translator.translate(["How are you?"], target="de")[0].text)
+print(translator.translate(["Where can I buy a ticket?"], target="de")[0].text)
 """
 
 import os
@@ -171,8 +171,8 @@ def load(model: str | os.PathLike[str] | None = None) -> TextTranslator:
 
     Example:
         >>> translator = tfnmt.load("tatoeba-en-de-fr-es")
-        >>> translator.translate(["How are you?"], target="de")[0].text
-        'Wie geht es dir?'
+        >>> translator.translate(["Where can I buy a ticket?"], target="de")[0].text
+        'Wo kann ich eine Fahrkarte kaufen?'
     """
     found = find_model(None if model is None else os.fspath(model), {})
     configure_threads()

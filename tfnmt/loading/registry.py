@@ -13,7 +13,10 @@ from tfnmt.progress import log
 from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
-    "tatoeba-en-de-fr-es": "c198b6ccee3f16ce5bd2533d7f9ab8d3b1ca47a7c0108612daf19a5d5778b09b",
+    "tatoeba-en-de-fr-es": "8ec3b87c7018da855dc17aab3256833c8dfc120ec7d1bec385f2a545b16525cb",
+    "tatoeba-en-de-fr-es-float16": (
+        "2b12512991b3e0bd79d2087077dc1a2408a0201f113e9653a7586d74eda502d8"
+    ),
 }
 """The SHA-256 checksums of the bundles of tfnmt, by name. models/README.md describes them."""
 

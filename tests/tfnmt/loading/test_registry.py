@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tfnmt
 from tfnmt.errors import UserError
 from tfnmt.loading import registry
 from tfnmt.loading.models import find_folder
@@ -43,6 +44,20 @@ def test_shipped_bundles_have_the_registered_checksums() -> None:
     assert DEFAULT_MODEL in MODELS
     assert sum(path.stat().st_size for path in SHIPPED.glob("*.gz")) <= 25e6
     assert (SHIPPED / f"{DEFAULT_MODEL}.tar.gz").stat().st_size <= 12e6
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text", "translation"),
+    [
+        ("en", "de", "Where can I buy a ticket?", "Wo kann ich eine Fahrkarte kaufen?"),
+        ("fr", "en", "Je suis fatigué. Où est la gare ?", "I'm tired. Where's the station?"),
+        ("en", "es", "The train leaves in ten minutes.", "El tren sale en diez minutos."),
+    ],
+)
+def test_default_model_translates(source: str, target: str, text: str, translation: str) -> None:
+    model = tfnmt.load(DEFAULT_MODEL)
+    (found,) = model.translate([text], source=source, target=target)
+    assert found.text == translation
 
 
 @pytest.mark.usefixtures("not_shipped")
