@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from app.errors import UserError
-from app.settings import Settings, parse
+from app.settings import parse
 from app.streams import open_standard_streams
 
 
@@ -15,19 +15,15 @@ def main(
     find_folder: Callable[[str], Path] = Path,
     default_models: Sequence[str] = (),
 ) -> None:
-    """Parse the arguments as `app.settings.parse` does, and serve until a signal arrives."""
-    serve(parse(arguments, find_folder, default_models))
+    """Parse the arguments as `app.settings.parse` does, and serve until a signal arrives.
 
-
-def serve(settings: Settings) -> None:
-    """Import the server and run it.
-
-    The import is inside the function because it would make `--help` slow.
+    The server is imported here, because that would make `--help` slow.
 
     Raises:
-        UserError: A package is not installed.
+        UserError: A flag is invalid, or a package is not installed.
     """
     try:
+        settings = parse(arguments, find_folder, default_models)
         from app.server.process import serve
     except ModuleNotFoundError as error:
         problem = f"{error.name}: not installed; run pip install 'tfnmt[app]'"

@@ -81,7 +81,7 @@ def test_litert_export_translates_and_scores_without_extras(
     [
         (["train", "--dataset=toy"], "tfnmt", "train"),
         (["visualize", "positions"], "tfnmt", "train"),
-        (["serve", "--model=nowhere"], "app", "app"),
+        (["serve", "--backend=http://127.0.0.1:9/v1/models/m"], "app", "app"),
     ],
 )
 def test_command_names_its_missing_extra_in_one_line(
@@ -120,12 +120,12 @@ INVALID_CALLS = [
     ),
     (["prepare", "--dataset=toy", "--set=cleaning.duplicate=true"], 2, "did you mean duplicates?"),
     (["train", "--train=a.en,b.de"], 1, "a.en: no such file;"),
-    (["translate", "--model=nowhere", "x"], 1, "nowhere: not a run"),
+    (["translate", "--model=nowhere", "x"], 1, "nowhere: no such folder or model;"),
     (["translate", "-5"], 2, "comes after --"),
-    (["evaluate", "--model=nowhere", "--split=val"], 1, "nowhere: not a run"),
+    (["evaluate", "--model=nowhere", "--split=val"], 1, "nowhere: no such folder or model;"),
     (["evaluate"], 2, "--model and one of --split and --test: required;"),
     (["visualize", "curvs"], 2, "did you mean curves?"),
-    (["visualize", "batches", "--model=nowhere"], 1, "nowhere: not a run"),
+    (["visualize", "batches", "--model=nowhere"], 1, "nowhere: no such folder or model;"),
     (["export", "--model=nowhere"], 2, "--model, and --output or --bundle: required;"),
 ]
 
@@ -189,7 +189,8 @@ def test_vocabulary_too_large_for_the_text_is_refused_and_leaves_nothing(tmp_pat
         lines = "".join(f"{'a b ' * row}\n" for row in range(1, 21))
         (tmp_path / f"t.{language}").write_text(lines)
     folders = (f"--run_dir={tmp_path / 'r'}", f"--cache_dir={tmp_path / 'cache'}")
-    done = run("train", f"--train={tmp_path}/t.en,{tmp_path}/t.de", *folders)
+    size = "--set=tokenizer.vocab_size=8000"
+    done = run("train", f"--train={tmp_path}/t.en,{tmp_path}/t.de", size, *folders)
     assert done.returncode == 2
     assert "tokenizer.vocab_size=8000: does not fit this text, which allows at most" in done.stderr
     assert not (tmp_path / "r").exists()
