@@ -17,7 +17,7 @@ def main(
 ) -> None:
     """Parse the arguments as `app.settings.parse` does, and serve until a signal arrives.
 
-    The server is imported here, because that would make `--help` slow.
+    The server is imported after parsing, because its import would make `--help` slow.
 
     Raises:
         UserError: A flag is invalid, or a package is not installed.

@@ -1,9 +1,9 @@
 """The Python API: load a model, then translate, score or align text.
 
-import tfnmt
+    translator = tfnmt.load("tatoeba-en-de-fr-es")
+    print(translator.translate(["Where can I buy a ticket?"], target="de")[0].text)
 
-translator = tfnmt.load("tatoeba-en-de-fr-es")
-print(translator.translate(["Where can I buy a ticket?"], target="de")[0].text)
+`load` and the types of the results are also names of the package `tfnmt`.
 """
 
 import os
@@ -159,7 +159,7 @@ class TextTranslator:
 def load(model: str | os.PathLike[str] | None = None) -> TextTranslator:
     """Load a model.
 
-    A LiteRT export needs no TensorFlow, and loads in a tenth of a second. Runs and SavedModels
+    A LiteRT export needs no TensorFlow. Runs and SavedModels
     import TensorFlow first, which takes seconds.
 
     Args:
