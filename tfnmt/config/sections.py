@@ -285,8 +285,8 @@ class TrainingConfig(Section):
     )
     init_from: str | None = Field(
         None,
-        description="run that provides the initial weights and the tokenizer; null for random "
-        "weights",
+        description="run that provides the initial weights and the tokenizer; it may have more "
+        "layers, of which those at even distances are used; null for random weights",
     )
     freeze: tuple[Literal["embeddings", "encoder", "decoder"], ...] = Field(
         (), description="parts whose weights are not trained"

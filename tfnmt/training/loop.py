@@ -15,10 +15,9 @@ from tfnmt.config import Config, TrainingConfig
 from tfnmt.data.batching.batches import Batches
 from tfnmt.data.batching.plan import Plan
 from tfnmt.data.preparation.prepared import Prepared
-from tfnmt.errors import UsageError
 from tfnmt.model.transformer import Transformer
 from tfnmt.progress import log
-from tfnmt.runs.checkpoints import check_weights, is_complete, report_missing
+from tfnmt.runs.checkpoints import is_complete
 from tfnmt.runs.run import Run
 from tfnmt.runtime.cluster import is_chief
 from tfnmt.runtime.files import write_atomically
@@ -36,6 +35,7 @@ from tfnmt.training.distribution import (
     make_strategy,
     report_lost_worker,
 )
+from tfnmt.training.initialization import initialize_from_run
 from tfnmt.training.trainer import Trainer, make_trainer
 from tfnmt.training.validation import (
     Evaluate,
@@ -135,25 +135,8 @@ def restore_or_initialize(run: Run, trainer: Trainer, config: Config) -> Progres
     """
     progress = restore_checkpoint(run, trainer)
     if progress.step == 0 and config.training.init_from is not None:
-        _initialize_from(trainer.transformer, config, Run(Path(config.training.init_from)))
+        initialize_from_run(trainer.transformer, config)
     return progress
-
-
-def _initialize_from(transformer: Transformer, config: Config, run: Run) -> None:
-    """Load the weights of another run, whose Transformer must have the same shape."""
-    theirs = run.config().model.model_dump()
-    differing = [key for key, value in config.model.model_dump().items() if value != theirs[key]]
-    shapes = [f"model.{key}" for key in differing if "dropout" not in key and key != "attention"]
-    if shapes:
-        raise UsageError(
-            f"training.init_from={run.path}: that run has another {', '.join(shapes)}; use its "
-            "values"
-        )
-    weights = run.weights()
-    check_weights(weights)
-    with report_missing(weights):
-        transformer.load_weights(weights)
-    log(f"initialized with {weights.relative_to(run.path).parent} of {run.path}")
 
 
 def last_step(config: TrainingConfig, plan: Plan) -> int:

@@ -17,10 +17,10 @@ from tfnmt.data.batching.plan import make_plan
 from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.preparation.prepared import Prepared, prepare
 from tfnmt.data.preparation.tokenizer import Tokenizer
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
 from tfnmt.runs.run import Run
-from tfnmt.training.checkpoints import OPTIMIZER, STATE, Progress
+from tfnmt.training.checkpoints import OPTIMIZER, STATE
 from tfnmt.training.loop import Training, restore_or_initialize, train
 from tfnmt.training.trainer import Trainer, make_trainer
 from tfnmt.training.validation import Evaluate, Validation
@@ -112,37 +112,12 @@ def trainer_of(run: Path, config: Config) -> Trainer:
     return make_trainer(config, vocab_size, tf.distribute.get_strategy())
 
 
-def test_init_from_loads_the_weights_of_another_run(
-    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = changed_config(tiny_run, training={"init_from": str(tiny_run)})
-    trainer = trainer_of(tiny_run, config)
-    assert restore_or_initialize(Run(tmp_path), trainer, config) == Progress()
-    other_seed = changed_config(tiny_run, training={"seed": 99})
-    expected = trainer_of(tiny_run, other_seed).transformer
-    expected.load_weights(Run(tiny_run).weights())
-    for one, other in zip(trainer.transformer.variables, expected.variables, strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
-    line = f"tfnmt: initialized with averaged/00000012 of {tiny_run}\n"
-    assert line in capsys.readouterr().err
-
-
 def test_init_from_is_not_needed_to_resume(tiny_run: Path, tmp_path: Path) -> None:
     config = changed_config(tiny_run, training={"init_from": str(tmp_path / "gone")})
     trainer = trainer_of(tiny_run, config)
     assert restore_or_initialize(Run(tiny_run), trainer, config).step == 12
     with pytest.raises(UserError, match=r"gone: .*config\.yaml"):
         restore_or_initialize(Run(tmp_path / "new"), trainer, config)
-
-
-def test_init_from_refuses_a_run_of_another_shape(tiny_run: Path, tmp_path: Path) -> None:
-    config = changed_config(
-        tiny_run,
-        training={"init_from": str(tiny_run)},
-        model={"d_ff": 64, "num_encoder_layers": 2, "dropout": 0.3},
-    )
-    with pytest.raises(UsageError, match=r" model\.num_encoder_layers, model\.d_ff; "):
-        restore_or_initialize(Run(tmp_path), trainer_of(tiny_run, config), config)
 
 
 def test_run_with_standard_attention_resumes_and_initializes_flash_attention(
