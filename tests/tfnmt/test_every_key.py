@@ -385,7 +385,12 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
             "training.label_smoothing": "0.4",
         },
     ),
-    (updated_weights, {"model.dropout": "0.5"}, {"training.r_drop": "5.0"}),
+    (
+        updated_weights,
+        {"model.dropout": "0.5"},
+        {"training.r_drop": "5.0", "training.simcut": "3.0"},
+    ),
+    (updated_weights, {"training.simcut": "3.0"}, {"training.simcut_share": "0.5"}),
     (histograms, {}, {"training.histogram_steps": "2"}),
     (
         checkpoints,

@@ -279,9 +279,9 @@ class TrainingConfig(Section):
     )
     device_tokens: Count | None = Field(
         None,
-        description="maximum padded tokens that a device computes at once, where R-Drop counts "
-        "both forward passes; a larger batch is computed in parts with gradient accumulation; null "
-        "for no limit",
+        description="maximum padded tokens that a device computes at once, where R-Drop and SimCut "
+        "count both forward passes; a larger batch is computed in parts with gradient "
+        "accumulation; null for no limit",
     )
     init_from: str | None = Field(
         None,
@@ -315,6 +315,15 @@ class TrainingConfig(Section):
         "loss term makes the two predictions similar (each token then counts twice); null turns it "
         "off",
     )
+    simcut: Positive | None = Field(
+        None,
+        description="alpha of SimCut: each pair is computed a second time without the embeddings "
+        "of some tokens, and a loss term makes the two predictions similar (each token counts "
+        "once); null turns it off",
+    )
+    simcut_share: Annotated[float, Field(gt=0, lt=1), Numeric] = Field(
+        0.05, description="share of the tokens whose embeddings SimCut sets to zero, on both sides"
+    )
     checkpoint_steps: Count = Field(1000, description="steps between two checkpoints")
     validation_steps: Count = Field(1000, description="steps between two validations")
     keep_last: Count = Field(5, description="number of checkpoints to keep")
@@ -330,13 +339,15 @@ class TrainingConfig(Section):
 
     @property
     def forward_passes(self) -> int:
-        """Forward passes per pair, each with its own dropout mask: 2 with R-Drop, else 1."""
-        return 1 if self.r_drop is None else 2
+        """Forward passes per pair, each with its own dropout mask: 2 with R-Drop or SimCut."""
+        return 1 if self.r_drop is None and self.simcut is None else 2
 
     def _conflicts(self) -> Iterator[str]:
         limits = (self.max_steps, self.max_epochs, self.max_tokens, self.max_minutes, self.patience)
         if all(limit is None for limit in limits):
             yield "has no end; set max_steps, max_epochs, max_tokens, max_minutes or patience"
+        if self.r_drop is not None and self.simcut is not None:
+            yield "r_drop and simcut are both set; set one of them to null"
         if self.keep_last < self.average_last:
             yield (
                 f"keep_last {self.keep_last} is less than average_last {self.average_last}; raise "
