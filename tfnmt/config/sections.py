@@ -355,6 +355,45 @@ class TrainingConfig(Section):
             )
 
 
+Decodings = tuple[Literal["beam", "sampling"], ...]
+Changes = tuple[str, ...]
+
+
+class DiversificationConfig(Section):
+    """Data diversification with `diversify` (Nguyen et al., 2020). No other command reads it."""
+
+    teachers: Count = Field(1, description="teachers of each direction, with different seeds")
+    rounds: Count = Field(
+        1, description="rounds; teachers of a later round learn from the corpus of the one before"
+    )
+    real_copies: Count = Field(1, description="how often a corpus contains each real pair")
+    forward: Decodings = Field(
+        ("beam",),
+        description="how teachers translate the source side, each time once; [] for no teachers of "
+        "this direction",
+    )
+    backward: Decodings = Field(
+        ("beam",), description="the same for the target side and the opposite direction"
+    )
+    temperature: Positive = Field(1.0, description="temperature of sampling")
+    tag: str | None = Field(
+        None, description="text put before each synthetic source; null for none"
+    )
+    forward_teacher: Changes = Field(
+        (), description="keys that differ for forward teachers, such as [model.d_ff=512]"
+    )
+    backward_teacher: Changes = Field((), description="keys that differ for backward teachers")
+    student: Changes = Field((), description="keys that differ for the student")
+
+    def _conflicts(self) -> Iterator[str]:
+        if not (self.forward or self.backward):
+            yield "forward and backward are both empty; name a decoding, such as [beam]"
+        for name in ("forward", "backward"):
+            decodings = getattr(self, name)
+            if len(set(decodings)) < len(decodings):
+                yield f"{name}: a decoding is repeated; name each once"
+
+
 class DecodingConfig(Section):
     """Beam search, and the limits of its input and output."""
 
@@ -435,3 +474,8 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
+    diversification: DiversificationConfig = DiversificationConfig()
+
+    def of_run(self) -> Self:
+        """Return the configuration of a training run, which does not record diversification."""
+        return self.model_copy(update={"diversification": DiversificationConfig()})
