@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -53,6 +53,10 @@ from tfnmt.runtime.cluster import is_distributed
 from tfnmt.runtime.files import atomic_folder, check_folder, write_atomically
 from tfnmt.training.sizing import size_run
 
+if TYPE_CHECKING:
+    from tfnmt.data.corpora.corpus import Corpus
+    from tfnmt.data.preparation.prepared import Prepared
+
 FLAGS = flags.FlagValues()
 define_experiment(FLAGS)
 flags.DEFINE_string("run_dir", None, "the folder of all runs", flag_values=FLAGS)
@@ -77,10 +81,14 @@ def main(values: Any, positional: list[str]) -> None:
     cache = [f"--cache_dir={values.cache_dir}"] if values.cache_dir else []
     stages = make_stages(run.path, config, cache)
     layout = Layout(run.path, (config.data.source, config.data.target))
+    _check_config(run, config)
+    text = None if (run.path / "real").exists() else read_data(values, config)
     with run.locked(), _report_interruption(run):
-        _write_or_check(run, config)
-        if not (run.path / "real").exists():
-            _write_real_text(values, config, layout)
+        _check_config(run, config)  # another process may have created the folder
+        write_atomically(run.path / "config.yaml", dump_config(config).encode())
+        log(f"folder: {run.path}")
+        if text is not None:
+            _write_real_text(*text, config, layout)
         _run_all(stages, layout)
     log(f'done; try: python -m tfnmt.translate --model={layout.student} "..."')
 
@@ -110,20 +118,19 @@ def _report_interruption(run: Run) -> Iterator[None]:
         raise
 
 
-def _write_or_check(run: Run, config: Config) -> None:
-    """Write the configuration of a new folder, or compare it with that of an existing one."""
+def _check_config(run: Run, config: Config) -> None:
+    """Compare the configuration with that of an existing folder."""
     if run.exists():
         run.check_config(config, STEP_KEEPING_KEYS)
-    write_atomically(run.path / "config.yaml", dump_config(config).encode())
-    log(f"folder: {run.path}")
 
 
-def _write_real_text(values: Any, config: Config, layout: Layout) -> None:
+def _write_real_text(
+    corpus: "Corpus", prepared: "Prepared", config: Config, layout: Layout
+) -> None:
     """Write the cleaned training text and the validation set, so that no stage depends on others.
 
     The folder appears when it is complete.
     """
-    corpus, prepared = read_data(values, config)
     val = [*corpus.pairs(split_name(config.data, corpus, "val"))]
     files = {split: layout.real(split) for split in ("train", "val")}
     with atomic_folder(layout.folder / "real") as temporary:
