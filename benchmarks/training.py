@@ -330,13 +330,17 @@ class StepParts:
 
         from tfnmt.training.loss import smoothed_cross_entropy
 
-        config, table = self.trainer.config, self.trainer.transformer.output_embedding.table
+        trainer, table = self.trainer, self.trainer.transformer.output_embedding.table
 
         def gradients(hidden: "Tensor", target_out: "Tensor") -> Any:
             with tf.GradientTape() as tape:
                 tape.watch(hidden)
                 sums = smoothed_cross_entropy(
-                    hidden, table, target_out, config.label_smoothing, config.r_drop
+                    hidden,
+                    table,
+                    target_out,
+                    trainer.config.label_smoothing,
+                    trainer.consistency,
                 )
             by_inputs = tape.gradient(sums.loss, [hidden, table.value])
             return [tf.convert_to_tensor(gradient) for gradient in by_inputs]

@@ -22,8 +22,8 @@ from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.loading.registry import DEFAULT_MODEL
 
 COMMANDS = (
-    *("train", "prepare", "translate", "evaluate", "score", "average", "export", "trace"),
-    *("visualize", "doctor"),
+    *("train", "prepare", "diversify", "translate", "evaluate", "score", "average", "export"),
+    *("trace", "visualize", "doctor"),
 )
 
 SERVE = "serve"

@@ -35,7 +35,7 @@ from tfnmt.config import (
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.exporting import ENGINES, QUANTIZATIONS
 from tfnmt.progress import log
-from tfnmt.runs.run import Run, cache_folder
+from tfnmt.runs.run import Run, base_folder, cache_folder
 from tfnmt.runtime.packages import report_missing_packages
 from tfnmt.runtime.streams import open_standard_streams
 
@@ -324,6 +324,20 @@ def resolve_config(values: Any) -> Config:
 def has_preset(values: Any) -> bool:
     """Return whether --dataset or --config selects the sizes of an experiment."""
     return bool(values.dataset or values.config)
+
+
+def default_run_dir(values: Any, config: Config) -> Path:
+    """Return runs/<dataset>-<source>-<target>. The first file of custom data names the dataset.
+
+    With several directions, it is runs/<dataset>-<languages>, for example runs/tatoeba-en+de+fr.
+    """
+    data = config.data
+    # Custom data is not the corpus of the preset, whatever preset is used with it.
+    name = Path(data.train[0]).stem if data.train else values.dataset or Path(values.config).stem
+    languages = f"{data.source}-{data.target}"
+    if len(data.all_directions) > 1:
+        languages = "+".join(dict.fromkeys("-".join(data.all_directions).split("-")))
+    return base_folder() / "runs" / f"{name}-{languages}"
 
 
 def _time_tree(minutes: float | None) -> Tree:

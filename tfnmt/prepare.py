@@ -31,7 +31,7 @@ def main(values: Any, positional: list[str]) -> None:
     if values.list:
         print(listing())
         return
-    config = resolve_config(values)
+    config = resolve_config(values).of_run()
     if not has_preset(values):
         config = size_run(config, data_folder(values.data_dir))
     _, prepared = read_data(values, config)

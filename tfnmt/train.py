@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfnmt.cli import (
+    default_run_dir,
     define_experiment,
     has_preset,
     non_utf8_problems,
@@ -38,7 +39,7 @@ from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UsageError
 from tfnmt.progress import log
-from tfnmt.runs.run import Run, base_folder
+from tfnmt.runs.run import Run
 from tfnmt.runtime.cluster import is_chief, is_distributed
 from tfnmt.runtime.files import check_folder
 from tfnmt.runtime.startup import configure_threads, import_tensorflow
@@ -75,7 +76,7 @@ def main(values: Any, positional: list[str]) -> None:
     """Start a training run, resume it, or report that it has finished."""
     if positional:
         raise UsageError(f"{positional[0]}: unexpected argument; see --help")
-    config = resolve_config(values)
+    config = resolve_config(values).of_run()
     run = _open_run(values, config)
     if not has_preset(values):
         config = size_run(config, data_folder(values.data_dir), run)
@@ -194,20 +195,6 @@ def _find_batch_tokens(config: Config, prepared: "Prepared") -> int:
     batch_tokens = fitting_batch_tokens(config, prepared.tokenizer.vocab_size)
     log(f"data.batch_tokens={batch_tokens}")
     return batch_tokens
-
-
-def default_run_dir(values: Any, config: Config) -> Path:
-    """Return runs/<dataset>-<source>-<target>. The first file of custom data names the dataset.
-
-    With several directions, it is runs/<dataset>-<languages>, for example runs/tatoeba-en+de+fr.
-    """
-    data = config.data
-    # Custom data is not the corpus of the preset, whatever preset is used with it.
-    name = Path(data.train[0]).stem if data.train else values.dataset or Path(values.config).stem
-    languages = f"{data.source}-{data.target}"
-    if len(data.all_directions) > 1:
-        languages = "+".join(dict.fromkeys("-".join(data.all_directions).split("-")))
-    return base_folder() / "runs" / f"{name}-{languages}"
 
 
 def _make_evaluate(

@@ -34,7 +34,7 @@ def test_flags_of_commands_exist(command: Command) -> None:
 EXPERIMENTS = [
     command
     for command in COMMANDS
-    if command.module in ("tfnmt.train", "tfnmt.prepare")
+    if command.module in ("tfnmt.train", "tfnmt.prepare", "tfnmt.diversify")
     and command.arguments
     and not PLACEHOLDERS.intersection(command.arguments)
     and "--list" not in command.arguments

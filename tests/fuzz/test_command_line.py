@@ -122,6 +122,7 @@ def argument_lists(values: dict[str, st.SearchStrategy[str]]) -> st.SearchStrate
 
 STARTS: dict[str, list[list[str]]] = {
     "average": [["--model=run", "--last=1"]],
+    "diversify": [["--train=my.en,my.de"], ["--dataset=toy"]],
     "doctor": [["--norun"]],
     "evaluate": [["--model=run", "--test=my.en,my.de"], ["--model=run", "--split=val"]],
     "export": [["--model=run", "--output=new"], ["--model=run", "--bundle=new.tar.gz"]],

@@ -111,6 +111,11 @@ INVALID_CALLS = [
     (["train", "--dataset=toy", "--train=one"], 2, "one: no such file or folder, and the second"),
     (["train", "--train=a,b"], 2, "--source and --target: missing;"),
     (["train", "--train=a,b", "--val=c.en", *LANGUAGES], 2, "/c.en: no such file or folder, "),
+    (
+        ["diversify", "--dataset=toy", "--directions=en-de,de-en"],
+        2,
+        "data.directions: diversify trains a single direction;",
+    ),
     (["prepare"], 2, "--dataset: missing;"),
     (["prepare", "--dataset=toy", "more"], 2, "more: unexpected argument;"),
     (

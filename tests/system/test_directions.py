@@ -9,9 +9,11 @@ import pytest
 import tensorflow as tf
 from matplotlib.image import imread
 
-from tfnmt import score, trace, translate, visualize
+from tests.conftest import settings
+from tfnmt import score, trace, train, translate, visualize
 from tfnmt.errors import UserError
 from tfnmt.litert.model import LiteRTModel
+from tfnmt.runs.run import Run
 
 Call = Callable[..., None]
 
@@ -53,6 +55,24 @@ def test_trace_and_plot_begin_with_the_language_token(
     assert "<2en>" in capsys.readouterr().out
     call(visualize, "attention", *flags, f"--output={tmp_path / 'a.png'}")
     assert imread(tmp_path / "a.png").ndim == 3
+
+
+def test_one_direction_is_trained_from_a_run_of_both_and_needs_no_target(
+    call: Call, two_way_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bidirectional pretraining. The run keeps the tokenizer, and so the language token."""
+    run = Run(tmp_path / "run")
+    flags = (f"--run_dir={run.path}", f"--cache_dir={tmp_path / 'cache'}")
+    changes = {"training.init_from": two_way_run, "training.max_steps": 2}
+    config = f"--config={two_way_run / 'config.yaml'}"
+    call(train, config, "--source=de", "--target=en", *flags, *settings(changes))
+    assert "initialized with averaged/" in capsys.readouterr().err
+    assert run.config().data.all_directions == ("de-en",)
+    assert run.tokenizer_model() == Run(two_way_run).tokenizer_model()
+    call(translate, f"--model={run.path}", "Der Hund schläft.")
+    without_target = capsys.readouterr().out
+    call(translate, f"--model={run.path}", "--target=en", "Der Hund schläft.")
+    assert capsys.readouterr().out == without_target
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ OUTPUTS = {
     "how-to/language-pair": ".cache/prepared",
     "how-to/back-translation": "runs/with-mono/summary.json",
     "how-to/knowledge-distillation": "runs/small/summary.json",
-    "how-to/data-diversification": "runs/diversified/summary.json",
+    "how-to/data-diversification": "runs/diversified/student/summary.json",
     "how-to/reproduce": "my-en-de.tar.gz",
     "how-to/comet": "test.out",
     "how-to/serve": "export/ctranslate2/en_de/model.bin",
@@ -50,7 +50,7 @@ LINES = {"my": 400, "dev": 20, "test": 20, "mono": 40, "new": 40}
 PYTHON = """\
 #!/bin/sh
 case "$2" in
-tfnmt.train | tfnmt.prepare) set -- "$@" {settings} ;;
+tfnmt.train | tfnmt.prepare | tfnmt.diversify) set -- "$@" {settings} ;;
 tfnmt.translate)
     case "$*" in
     *--model=export/* | *--engine=litert*) ;;

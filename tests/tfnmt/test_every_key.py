@@ -22,6 +22,7 @@ from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.preparation.prepared import Prepared, prepare
 from tfnmt.data.preparation.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
+from tfnmt.diversification.plan import make_stages
 from tfnmt.loading.models import RunModel
 from tfnmt.model.transformer import Transformer
 from tfnmt.runs.run import Run
@@ -282,6 +283,10 @@ def splits_by_default(config: Config) -> bool:
     return translate._splits(values, RunModel(Run(Path("run")), Path("weights"), config))
 
 
+def stages(config: Config) -> Any:
+    return make_stages(Path("diversified"), config)
+
+
 Probe = Callable[[Config], Any]
 Settings = dict[str, str]
 
@@ -385,7 +390,12 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
             "training.label_smoothing": "0.4",
         },
     ),
-    (updated_weights, {"model.dropout": "0.5"}, {"training.r_drop": "5.0"}),
+    (
+        updated_weights,
+        {"model.dropout": "0.5"},
+        {"training.r_drop": "5.0", "training.simcut": "3.0"},
+    ),
+    (updated_weights, {"training.simcut": "3.0"}, {"training.simcut_share": "0.5"}),
     (histograms, {}, {"training.histogram_steps": "2"}),
     (
         checkpoints,
@@ -408,6 +418,22 @@ GROUPS: list[tuple[Probe, Settings, Settings]] = [
         },
     ),
     (splits_by_default, {}, {"decoding.split_sentences": "true"}),
+    (
+        stages,
+        {"diversification.forward": "[sampling]"},
+        {
+            "diversification.teachers": "2",
+            "diversification.rounds": "2",
+            "diversification.real_copies": "2",
+            "diversification.forward": "[beam]",
+            "diversification.backward": "[]",
+            "diversification.temperature": "0.5",
+            "diversification.tag": "<bt>",
+            "diversification.forward_teacher": "[model.d_ff=16]",
+            "diversification.backward_teacher": "[model.d_ff=16]",
+            "diversification.student": "[model.d_ff=16]",
+        },
+    ),
     # A beam of the whole vocabulary. Random weights do not prefer EOS, but it must end hypotheses.
     (translations, {"decoding.beam_size": "272"}, {"decoding.min_length": "3"}),
 ]

@@ -28,7 +28,10 @@ def build_config(tree: Mapping[str, Any]) -> Config:
 
 def dump_config(config: Config) -> str:
     """Return the configuration as YAML, from which `read_tree` and `build_config` restore it."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    tree = config.model_dump(mode="json")
+    if config == config.of_run():
+        del tree["diversification"]
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
 
 
 def flatten(config: Config) -> dict[str, Any]:
@@ -52,7 +55,10 @@ INTERVAL_KEYS = tuple(
 )
 """Keys that decide only when a training run saves, validates and logs."""
 
-CHANGEABLE_KEYS = (*END_KEYS, *INTERVAL_KEYS, "training.device_tokens", "model.attention")
+STEP_KEEPING_KEYS = (*INTERVAL_KEYS, "training.device_tokens", "model.attention")
+"""Keys that change neither a step nor the end of a training run."""
+
+CHANGEABLE_KEYS = (*END_KEYS, *STEP_KEEPING_KEYS)
 """Keys that may change when a run is resumed, because its steps stay the same."""
 
 

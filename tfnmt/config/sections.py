@@ -279,9 +279,9 @@ class TrainingConfig(Section):
     )
     device_tokens: Count | None = Field(
         None,
-        description="maximum padded tokens that a device computes at once, where R-Drop counts "
-        "both forward passes; a larger batch is computed in parts with gradient accumulation; null "
-        "for no limit",
+        description="maximum padded tokens that a device computes at once, where R-Drop and SimCut "
+        "count both forward passes; a larger batch is computed in parts with gradient "
+        "accumulation; null for no limit",
     )
     init_from: str | None = Field(
         None,
@@ -315,6 +315,15 @@ class TrainingConfig(Section):
         "loss term makes the two predictions similar (each token then counts twice); null turns it "
         "off",
     )
+    simcut: Positive | None = Field(
+        None,
+        description="alpha of SimCut: each pair is computed a second time without the embeddings "
+        "of some tokens, and a loss term makes the two predictions similar (each token counts "
+        "once); null turns it off",
+    )
+    simcut_share: Annotated[float, Field(gt=0, lt=1), Numeric] = Field(
+        0.05, description="share of the tokens whose embeddings SimCut sets to zero, on both sides"
+    )
     checkpoint_steps: Count = Field(1000, description="steps between two checkpoints")
     validation_steps: Count = Field(1000, description="steps between two validations")
     keep_last: Count = Field(5, description="number of checkpoints to keep")
@@ -330,18 +339,59 @@ class TrainingConfig(Section):
 
     @property
     def forward_passes(self) -> int:
-        """Forward passes per pair, each with its own dropout mask: 2 with R-Drop, else 1."""
-        return 1 if self.r_drop is None else 2
+        """Forward passes per pair, each with its own dropout mask: 2 with R-Drop or SimCut."""
+        return 1 if self.r_drop is None and self.simcut is None else 2
 
     def _conflicts(self) -> Iterator[str]:
         limits = (self.max_steps, self.max_epochs, self.max_tokens, self.max_minutes, self.patience)
         if all(limit is None for limit in limits):
             yield "has no end; set max_steps, max_epochs, max_tokens, max_minutes or patience"
+        if self.r_drop is not None and self.simcut is not None:
+            yield "r_drop and simcut are both set; set one of them to null"
         if self.keep_last < self.average_last:
             yield (
                 f"keep_last {self.keep_last} is less than average_last {self.average_last}; raise "
                 "keep_last or lower average_last"
             )
+
+
+Decodings = tuple[Literal["beam", "sampling"], ...]
+Changes = tuple[str, ...]
+
+
+class DiversificationConfig(Section):
+    """Data diversification with `diversify` (Nguyen et al., 2020). No other command reads it."""
+
+    teachers: Count = Field(1, description="teachers of each direction, with different seeds")
+    rounds: Count = Field(
+        1, description="rounds; teachers of a later round learn from the corpus of the one before"
+    )
+    real_copies: Count = Field(1, description="how often a corpus contains each real pair")
+    forward: Decodings = Field(
+        ("beam",),
+        description="how teachers translate the source side, each time once; [] for no teachers of "
+        "this direction",
+    )
+    backward: Decodings = Field(
+        ("beam",), description="the same for the target side and the opposite direction"
+    )
+    temperature: Positive = Field(1.0, description="temperature of sampling")
+    tag: str | None = Field(
+        None, description="text put before each synthetic source; null for none"
+    )
+    forward_teacher: Changes = Field(
+        (), description="keys that differ for forward teachers, such as [model.d_ff=512]"
+    )
+    backward_teacher: Changes = Field((), description="keys that differ for backward teachers")
+    student: Changes = Field((), description="keys that differ for the student")
+
+    def _conflicts(self) -> Iterator[str]:
+        if not (self.forward or self.backward):
+            yield "forward and backward are both empty; name a decoding, such as [beam]"
+        for name in ("forward", "backward"):
+            decodings = getattr(self, name)
+            if len(set(decodings)) < len(decodings):
+                yield f"{name}: a decoding is repeated; name each once"
 
 
 class DecodingConfig(Section):
@@ -424,3 +474,8 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
+    diversification: DiversificationConfig = DiversificationConfig()
+
+    def of_run(self) -> Self:
+        """Return the configuration of a training run, which does not record diversification."""
+        return self.model_copy(update={"diversification": DiversificationConfig()})

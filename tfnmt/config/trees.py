@@ -94,8 +94,12 @@ def read_tree(path: Path) -> Tree:
     return tree
 
 
-def parse_overrides(assignments: Iterable[str]) -> Tree:
+def parse_overrides(assignments: Iterable[str], place: str = "--set") -> Tree:
     """Parse overrides, whose values are YAML.
+
+    Args:
+        assignments: Overrides of the form SECTION.KEY=VALUE.
+        place: The flag or key that they come from, for messages.
 
     Example:
         `["model.d_model=128"]` gives `{"model": {"d_model": 128}}`.
@@ -110,13 +114,13 @@ def parse_overrides(assignments: Iterable[str]) -> Tree:
         section, dot, name = key.strip().partition(".")
         if not (equals and dot and section and name):
             problems.append(
-                f"--set {assignment}: not of the form SECTION.KEY=VALUE; try model.d_model=128"
+                f"{place} {assignment}: not of the form SECTION.KEY=VALUE; try model.d_model=128"
             )
             continue
         try:
             value = yaml.safe_load(text)
         except Exception:  # PyYAML raises many types
-            problems.append(f"--set {assignment}: the value is not valid YAML; quote it")
+            problems.append(f"{place} {assignment}: the value is not valid YAML; quote it")
             continue
         tree.setdefault(section, {})[name] = value
     if problems:

@@ -107,12 +107,15 @@ class Dropout(keras.layers.Layer):
 
     def mask(self, shape: Any, dtype: Any, seed: Tensor) -> Tensor:
         """Return the dropout mask of a shape, multiplied by 1 / (1 - rate)."""
+        return self.kept(shape, dtype, seed) * (1 / (1 - self.rate))
+
+    def kept(self, shape: Any, dtype: Any, seed: Tensor) -> Tensor:
+        """Return 0 for a share `rate` of the elements, and 1 for the others."""
         layer_id = zlib.crc32(self.path.encode()) % 2**31
         layer_seed = seed + ops.array([layer_id, 0], seed.dtype)
         numbers = ops.reshape(_random_int16(math.prod(shape), layer_seed), shape)
         threshold = round(self.rate * RANDOM_LEVELS) - RANDOM_LEVELS // 2
-        kept = ops.cast(numbers >= threshold, dtype)
-        return kept * (1 / (1 - self.rate))
+        return ops.cast(numbers >= threshold, dtype)
 
 
 def _random_int16(count: Tensor, seed: Tensor) -> Tensor:

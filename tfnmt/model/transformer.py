@@ -90,22 +90,30 @@ class Transformer(keras.Model):
 
     # --- Whole targets ----------------------------------------------------------------------------
 
-    def encode(self, source: Tensor, seed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, source: Tensor, seed: Tensor | None = None, kept: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Encode source ids.
 
         Args:
             source: [B, S] ids.
             seed: [2], the dropout seed. None turns dropout off.
+            kept: [B, S], 0 at tokens whose embedding becomes zero (token cutoff), else 1.
 
         Returns:
             The encoder output (`memory`) [B, S, D], and its mask [B, 1, 1, S].
         """
         memory_mask = padding_mask(source)
-        x = self.source_dropout(self._embed(self.source_embedding, source), seed)
+        x = self.source_dropout(self._embed(self.source_embedding, source, kept), seed)
         return self.encoder(x, memory_mask, seed), memory_mask
 
     def decode(
-        self, target_in: Tensor, memory: Tensor, memory_mask: Tensor, seed: Tensor | None = None
+        self,
+        target_in: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor,
+        seed: Tensor | None = None,
+        kept: Tensor | None = None,
     ) -> Tensor:
         """Decode whole targets (teacher forcing).
 
@@ -117,11 +125,12 @@ class Transformer(keras.Model):
             memory: [B, S, D], the encoder output.
             memory_mask: [B, 1, 1, S], True at real source tokens.
             seed: [2], the dropout seed. None turns dropout off.
+            kept: [B, T], 0 at tokens whose embedding becomes zero (token cutoff), else 1.
 
         Returns:
             Hidden states, [B, T, D].
         """
-        x = self.target_dropout(self._embed(self.target_embedding, target_in), seed)
+        x = self.target_dropout(self._embed(self.target_embedding, target_in, kept), seed)
         return self.decoder(x, memory, memory_mask, seed)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -193,9 +202,15 @@ class Transformer(keras.Model):
         x = self.target_embedding(tokens) + self._positions(ops.reshape(position, (1,)))
         return self.decoder.step(x, parents, position, cache, context)
 
-    def _embed(self, embedding: Embedding, tokens: Tensor) -> Tensor:
-        """Embed ids [B, T] and add the positional encoding, [B, T, D] (sections 3.4 and 3.5)."""
-        return embedding(tokens) + self._positions(ops.arange(ops.shape(tokens)[1]))
+    def _embed(self, embedding: Embedding, tokens: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Embed ids [B, T] and add the positional encoding, [B, T, D] (sections 3.4 and 3.5).
+
+        Token cutoff leaves the positional encoding unchanged.
+        """
+        embedded = embedding(tokens)
+        if kept is not None:
+            embedded *= kept[..., None]
+        return embedded + self._positions(ops.arange(ops.shape(tokens)[1]))
 
     def _positions(self, positions: Tensor) -> Tensor:
         return ops.cast(sinusoids(positions, self.d_model), self.compute_dtype)

@@ -18,6 +18,7 @@ from tfnmt.errors import UserError
 from tfnmt.runtime.files import atomic_folder, parse_json, remove_folder
 
 WEIGHTS = "model.weights.h5"
+STATE = "state.json"
 CHECKSUMS = "checksums.json"
 TOKENIZER_CHECKSUM = "tokenizer.sha256"
 AVERAGED = "averaged.json"

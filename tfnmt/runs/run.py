@@ -14,7 +14,7 @@ summary.json         the result of training; exists once training has finished
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,14 +200,14 @@ class Run:
             raise UserError(f"{self.path}: not a run (config.yaml is missing); choose a run folder")
         return build_config(read_tree(self._config_path))
 
-    def check_config(self, config: Config) -> None:
+    def check_config(self, config: Config, changeable: Collection[str] = CHANGEABLE_KEYS) -> None:
         """Raise a UserError for each key that differs and must not change in a run."""
         ours, given = flatten(self.config()), flatten(config)
         problems = [
             f"{self.path}: {key}={given[key]}: the run was started with {ours[key]}; omit it to "
             "resume, or set --run_dir for a new run"
             for key in differing_keys(config, self.config())
-            if key not in CHANGEABLE_KEYS
+            if key not in changeable
         ]
         if problems:
             raise UserError(*problems)

@@ -15,6 +15,7 @@ from tfnmt.model.transformer import Transformer
 from tfnmt.progress import log
 from tfnmt.runs.checkpoints import (
     AVERAGED,
+    STATE,
     WEIGHTS,
     CheckpointFolder,
     check_tokenizer,
@@ -29,7 +30,6 @@ OVERHEAD = 2**20
 """Bytes of a weights file in addition to its arrays, a generous estimate."""
 
 OPTIMIZER = "optimizer.npz"
-STATE = "state.json"
 
 
 @dataclass

@@ -207,8 +207,8 @@ def _schedule(size: Size, explicit: Tree, text: Text, speed: float | None) -> Ch
     """Return a size with warm-up, intervals and dropout for the expected number of steps."""
     shape = _shape(size, explicit, _vocabulary(size, text))
     config = build_config(shape)
-    steps = _expected_steps(config, size, text, speed)
-    epochs = steps / _steps_per_epoch(config, text)
+    steps = expected_steps(config, text.target_tokens, size.max_epochs, speed)
+    epochs = steps / _steps_per_epoch(config, text.target_tokens)
     training = {
         "warmup_steps": _bounded(steps // 10, 4_000),
         "validation_steps": _bounded(steps // 4, 2_000),
@@ -251,9 +251,19 @@ def _vocabulary(size: Size, text: Text) -> int:
     return max(least, min(size.vocab_size, least + text.words // WORDS_PER_TOKEN))
 
 
-def _expected_steps(config: Config, size: Size, text: Text, speed: float | None) -> int:
-    """Return the number of steps until the first limit, apart from early stopping."""
-    training, steps_per_epoch = config.training, _steps_per_epoch(config, text)
+def expected_steps(
+    config: Config, target_tokens: int, max_epochs: int, speed: float | None = None
+) -> int:
+    """Return the number of steps until the first limit, apart from early stopping.
+
+    Args:
+        config: The configuration of the training run.
+        target_tokens: The target tokens of the training text.
+        max_epochs: The end of a training run without another limit.
+        speed: The speed of training, in weights times padded tokens per second. None leaves the
+            time out of account.
+    """
+    training, steps_per_epoch = config.training, _steps_per_epoch(config, target_tokens)
     limits: list[float] = []
     if training.max_steps is not None:
         limits.append(training.max_steps)
@@ -263,11 +273,11 @@ def _expected_steps(config: Config, size: Size, text: Text, speed: float | None)
         limits.append(training.max_tokens / (FILL * batch_tokens(config)))
     if speed is not None:
         limits.append(_steps_in_time(config, speed))
-    return max(1, int(min(limits, default=size.max_epochs * steps_per_epoch)))
+    return max(1, int(min(limits, default=max_epochs * steps_per_epoch)))
 
 
-def _steps_per_epoch(config: Config, text: Text) -> int:
-    return max(1, math.ceil(text.target_tokens / (FILL * batch_tokens(config))))
+def _steps_per_epoch(config: Config, target_tokens: int) -> int:
+    return max(1, math.ceil(target_tokens / (FILL * batch_tokens(config))))
 
 
 def _steps_in_time(config: Config, speed: float) -> float:

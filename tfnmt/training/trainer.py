@@ -9,11 +9,11 @@ import keras
 import tensorflow as tf
 
 from tfnmt.config import Config, TrainingConfig
-from tfnmt.model.layers import Tensor
+from tfnmt.model.layers import Dropout, Tensor
 from tfnmt.model.transformer import Transformer
 from tfnmt.runtime.cluster import is_distributed
 from tfnmt.training.distribution import streams_per_replica
-from tfnmt.training.loss import Sums, smoothed_cross_entropy
+from tfnmt.training.loss import Consistency, Sums, r_drop, simcut, smoothed_cross_entropy
 from tfnmt.training.optimizer import GuardedAdam
 from tfnmt.training.schedule import NoamSchedule
 
@@ -68,6 +68,11 @@ class Trainer(keras.Model):
         self.transformer = transformer
         self.config = config
         self.streams = streams
+        self.consistency = make_consistency(config)
+        self.source_cutoff = Dropout(config.simcut_share, name="source_cutoff")
+        self.target_cutoff = Dropout(config.simcut_share, name="target_cutoff")
+        for layer in (self.source_cutoff, self.target_cutoff):
+            layer.build(None)
         in_parts = config.device_tokens is not None
         self.differentiate = self._accumulate if in_parts else self._differentiate
         if streams > 1:  # as one function, it is traced once for all streams
@@ -96,9 +101,9 @@ class Trainer(keras.Model):
         context = tf.distribute.get_replica_context()
         shares = self._divide(data, self._dropout_seed(context))
         gradients, sums = add_parts(list(starmap(self.differentiate, shares)))
-        padded_tokens = tf.cast(self.config.forward_passes * tf.size(data[1]), tf.float32)
-        gradients, sums, padded_tokens, stop = context.all_reduce(
-            "SUM", (gradients, sums, padded_tokens, self.stop.read_value())
+        positions = tf.stack([tf.math.count_nonzero(data[1], dtype=tf.int32), tf.size(data[1])])
+        gradients, sums, positions, stop = context.all_reduce(
+            "SUM", (gradients, sums, tf.cast(positions, tf.float32), self.stop.read_value())
         )
         # A batch of padding only has no token to divide by, and a gradient of 0.
         tokens = tf.maximum(sums.tokens, 1.0)
@@ -117,7 +122,7 @@ class Trainer(keras.Model):
             "tokens": sums.tokens,
             "gradient_norm": norm,
             "learning_rate": learning_rate,
-            "padding": 1 - sums.tokens / padded_tokens,
+            "padding": 1 - positions[0] / positions[1],
             "skipped": tf.cast(~finite, tf.float32),
             "ended": stop[Stop.ENDED],
             "interrupted": stop[Stop.INTERRUPTED],
@@ -186,17 +191,19 @@ class Trainer(keras.Model):
     def _differentiate(self, data: Any, seed: Tensor) -> Part:
         """Return the summed loss of some rows and its gradients.
 
-        R-Drop runs R = 2 forward passes: hidden is [R * B, T, D].
+        R-Drop and SimCut run R = 2 forward passes: hidden is [R * B, T, D].
         """
         inputs, target_out = data
         source, target_in = tf.nest.map_structure(self._repeat, inputs)
         variables = [variable.value for variable in self.transformer.trainable_variables]
         with tf.GradientTape() as tape:
-            memory, memory_mask = self.transformer.encode(source, seed)
-            hidden = self.transformer.decode(target_in, memory, memory_mask, seed)
+            kept = self._kept(self.source_cutoff, inputs[0], seed)
+            memory, memory_mask = self.transformer.encode(source, seed, kept)
+            kept = self._kept(self.target_cutoff, inputs[1], seed)
+            hidden = self.transformer.decode(target_in, memory, memory_mask, seed, kept)
             table = self.transformer.output_embedding.table
-            smoothing, r_drop = self.config.label_smoothing, self.config.r_drop
-            sums = smoothed_cross_entropy(hidden, table, target_out, smoothing, r_drop)
+            smoothing = self.config.label_smoothing
+            sums = smoothed_cross_entropy(hidden, table, target_out, smoothing, self.consistency)
         gradients = tape.gradient(sums.loss, variables)
         return Part([tf.convert_to_tensor(gradient) for gradient in gradients], sums)
 
@@ -220,6 +227,14 @@ class Trainer(keras.Model):
         )
         return total
 
+    def _kept(self, cutoff: Dropout, ids: Tensor, seed: Tensor) -> Tensor | None:
+        """Return 0 at the tokens that SimCut cuts off, all in the second pass, [2B, T]."""
+        if self.config.simcut is None:
+            return None
+        dtype = self.transformer.compute_dtype
+        kept = cutoff.kept(keras.ops.shape(ids), dtype, seed)
+        return tf.concat([tf.ones_like(kept), kept], axis=0)
+
     def _repeat(self, ids: Tensor) -> Tensor:
         return tf.tile(ids, [self.config.forward_passes, 1])
 
@@ -238,6 +253,13 @@ class Trainer(keras.Model):
         step = tf.cast(self.optimizer.iterations, tf.int32)
         number = step * context.num_replicas_in_sync + context.replica_id_in_sync_group
         return tf.stack([self.config.seed, number])
+
+
+def make_consistency(config: TrainingConfig) -> Consistency | None:
+    """Return the loss term of R-Drop or SimCut, or None without both."""
+    if config.simcut is not None:
+        return simcut(config.simcut)
+    return None if config.r_drop is None else r_drop(config.r_drop)
 
 
 def make_stop() -> tf.Variable:

@@ -70,3 +70,8 @@ def test_section_of_a_direction_equals_that_of_a_single_direction() -> None:
     single = build_config({"data": {"source": "de", "target": "en"}}).data
     assert data.of_direction("de-en") == single
     assert single.all_directions == ("de-en",)
+
+
+def test_r_drop_and_simcut_are_refused_together() -> None:
+    with pytest.raises(UsageError, match=r"^training: r_drop and simcut are both set; set one"):
+        build_config({"training": {"r_drop": 1, "simcut": 3}})

@@ -50,6 +50,7 @@ BASE: dict[str, Any] = {
         "max_steps": 12,
         "max_epochs": None,
         "warmup_steps": 5,
+        "simcut": 3.0,
         "log_steps": 1,
         "validation_steps": 1,
         "checkpoint_steps": 4,
@@ -202,7 +203,7 @@ def signal_handlers() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 12 steps with dropout and BPE-dropout."""
+    """A run of 12 steps with dropout, BPE-dropout and SimCut."""
     path = tmp_path_factory.mktemp("uninterrupted")
     assert train_run(path, prepared) is None
     return path

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfnmt.training.loss import Sums, smoothed_cross_entropy
+from tfnmt.training.loss import Sums, r_drop, simcut, smoothed_cross_entropy
 
 V, D = 11, 6
 TARGET = np.array([[4, 5, 2, 0], [10, 2, 0, 0]])
@@ -166,7 +166,7 @@ def test_r_drop_adds_the_mean_of_both_kl_divergences(
     both_hidden: Any, table: Any, alpha: float
 ) -> None:
     def ours() -> Any:
-        return smoothed_cross_entropy(both_hidden, table, TARGET, 0.0, alpha).loss
+        return smoothed_cross_entropy(both_hidden, table, TARGET, 0.0, r_drop(alpha)).loss
 
     def naive() -> Any:
         return naive_r_drop(both_hidden, table, alpha)
@@ -180,13 +180,63 @@ def test_r_drop_adds_the_mean_of_both_kl_divergences(
 
 def test_r_drop_of_equal_forward_passes_is_zero(hidden: Any, table: Any) -> None:
     once = smoothed_cross_entropy(hidden, table, TARGET, 0.1)
-    twice = smoothed_cross_entropy(tf.tile(hidden, [2, 1, 1]), table, TARGET, 0.1, 5.0)
+    twice = smoothed_cross_entropy(tf.tile(hidden, [2, 1, 1]), table, TARGET, 0.1, r_drop(5.0))
     np.testing.assert_allclose(twice, [2 * value for value in once], rtol=1e-5)
 
 
 def test_r_drop_does_not_change_the_reported_cross_entropy(both_hidden: Any, table: Any) -> None:
     weak, strong = (
-        smoothed_cross_entropy(both_hidden, table, TARGET, 0.1, alpha) for alpha in (1e-6, 5.0)
+        smoothed_cross_entropy(both_hidden, table, TARGET, 0.1, r_drop(alpha))
+        for alpha in (1e-6, 5.0)
     )
     assert strong.cross_entropy.numpy() == pytest.approx(weak.cross_entropy.numpy())
     assert strong.loss.numpy() > weak.loss.numpy() + 1
+
+
+# --- SimCut ---------------------------------------------------------------------------------------
+
+
+def naive_simcut(both_hidden: Any, table: Any, alpha: float, smoothing: float) -> Any:
+    """Sum the cross entropy of the first pass and alpha times KL(first||second), as defined."""
+    real = (TARGET != 0).astype("float32")
+    p, q = tf.split(log_softmax(both_hidden, table), 2)
+    cross_entropy = -tf.reduce_sum(smoothed_targets(smoothing) * p, -1)
+    divergence = tf.reduce_sum(tf.exp(p) * (p - q), -1)
+    return tf.reduce_sum(real * (cross_entropy + alpha * divergence))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 3.0])
+def test_simcut_adds_the_kl_divergence_from_the_intact_input_with_both_gradients(
+    both_hidden: Any, table: Any, alpha: float
+) -> None:
+    def ours() -> Any:
+        return smoothed_cross_entropy(both_hidden, table, TARGET, 0.1, simcut(alpha)).loss
+
+    def naive() -> Any:
+        return naive_simcut(both_hidden, table, alpha, 0.1)
+
+    assert ours().numpy() == pytest.approx(naive().numpy(), rel=1e-5)
+    found = gradients(ours, both_hidden, table)
+    expected = gradients(naive, both_hidden, table)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_simcut_of_weight_zero_is_the_cross_entropy_of_the_first_pass(
+    both_hidden: Any, table: Any
+) -> None:
+    first = tf.Variable(both_hidden[:2])
+
+    def plain() -> Any:
+        return smoothed_cross_entropy(first, table, TARGET, 0.1).loss
+
+    def weightless() -> Any:
+        return smoothed_cross_entropy(both_hidden, table, TARGET, 0.1, simcut(0.0)).loss
+
+    sums = smoothed_cross_entropy(both_hidden, table, TARGET, 0.1, simcut(0.0))
+    np.testing.assert_allclose(sums, smoothed_cross_entropy(first, table, TARGET, 0.1), rtol=1e-6)
+    by_first, by_table = gradients(plain, first, table)
+    by_both, by_same_table = gradients(weightless, both_hidden, table)
+    np.testing.assert_allclose(by_both[:2], by_first, atol=1e-6)
+    np.testing.assert_array_equal(by_both[2:], np.zeros((2, 4, D)))
+    np.testing.assert_allclose(by_same_table, by_table, atol=1e-6)

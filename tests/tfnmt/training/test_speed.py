@@ -22,8 +22,9 @@ def test_weights_are_those_of_the_model_except_for_vectors() -> None:
     assert weight_count(CONFIG) == matrices
 
 
-def test_r_drop_doubles_the_work_of_a_step() -> None:
-    training = CONFIG.training.model_copy(update={"r_drop": 1.0})
+@pytest.mark.parametrize("key", ["r_drop", "simcut"])
+def test_second_forward_pass_doubles_the_work_of_a_step(key: str) -> None:
+    training = CONFIG.training.model_copy(update={key: 1.0})
     assert step_work(CONFIG.model_copy(update={"training": training})) == 2 * step_work(CONFIG)
 
 

@@ -205,6 +205,60 @@ def test_r_drop_adds_the_divergence_of_two_dropout_masks_to_the_loss() -> None:
     assert losses[1] > losses[0] + 0.01
 
 
+# --- SimCut ---------------------------------------------------------------------------------------
+
+ALL = 0.99999
+"""A share that cuts every token off, so that no random number has an effect."""
+
+
+def test_simcut_that_cuts_no_token_changes_nothing_without_dropout() -> None:
+    plain, intact = step(make_trainer()), step(make_trainer(simcut=3.0, simcut_share=1e-9))
+    assert intact == pytest.approx(plain, rel=1e-4)
+
+
+def test_simcut_adds_the_divergence_of_the_cut_input_and_counts_tokens_once() -> None:
+    plain = step(make_trainer())
+    weak, strong = (step(make_trainer(simcut=alpha, simcut_share=0.5)) for alpha in (1.0, 3.0))
+    for name in ("cross_entropy", "tokens", "accuracy", "padding"):
+        assert strong[name] == pytest.approx(plain[name], rel=1e-5)
+    divergence = weak["loss"] - plain["loss"]
+    assert divergence > 0.01
+    assert strong["loss"] - plain["loss"] == pytest.approx(3 * divergence, rel=1e-3)
+
+
+def test_simcut_cuts_tokens_of_both_sides_in_the_second_pass_only() -> None:
+    trainer = make_trainer(simcut=3.0, simcut_share=0.4)
+    seed = tf.constant([1, 2])
+    cut = {}
+    for cutoff in (trainer.source_cutoff, trainer.target_cutoff):
+        kept = trainer._kept(cutoff, tf.zeros([50, 40], tf.int32), seed).numpy()
+        assert kept[:50].all()
+        assert kept[50:].mean() == pytest.approx(0.6, abs=0.03)
+        assert set(kept.ravel()) == {0, 1}
+        cut[cutoff.name] = kept
+        other = trainer._kept(cutoff, tf.zeros([50, 40], tf.int32), seed + 1).numpy()
+        assert (other != kept).any()
+    assert (cut["source_cutoff"] != cut["target_cutoff"]).any()
+
+
+def test_simcut_repeats_in_a_repeated_run_and_differs_between_steps() -> None:
+    first, second = (make_trainer(simcut=3.0, simcut_share=0.3) for _ in range(2))
+    assert [step(first) for _ in range(3)] == [step(second) for _ in range(3)]
+    frozen = make_trainer(simcut=3.0, simcut_share=0.3, learning_rate_scale=1e-9)
+    assert step(frozen)["loss"] != pytest.approx(step(frozen)["loss"], rel=1e-4)
+
+
+def test_simcut_of_a_divided_batch_makes_the_steps_of_the_whole_batch() -> None:
+    """The divided batch also has flash attention, which must make no difference."""
+    simcut = {"simcut": 3.0, "simcut_share": ALL}
+    whole = make_trainer(**simcut)
+    divided = make_trainer(**simcut, attention="flash", streams=2, device_tokens=8)
+    for _ in range(3):
+        expected = step(whole)
+        assert step(divided) == pytest.approx(expected, rel=1e-5)
+    assert expected["loss"] > expected["cross_entropy"] + 0.05
+
+
 # --- Weights and optimizer ------------------------------------------------------------------------
 
 
