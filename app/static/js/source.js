@@ -5,6 +5,7 @@ import { load, store } from "./storage.js";
 import { length } from "./text.js";
 
 const KEY = "text";
+const MAX_UNDO_LINES = 200; // the browser inserts each line separately, which takes long for more
 
 export class Source {
   constructor() {
@@ -18,15 +19,17 @@ export class Source {
     return this.field.value;
   }
 
-  // Replaces the text like a user, so that the browser can undo it. This fires an input event.
+  // Replaces the text, so that the browser can undo it, and fires one input event.
   replace(text) {
     const { activeElement } = document;
+    const mute = (event) => event.stopImmediatePropagation(); // one event per line
+    this.field.addEventListener("input", mute, { capture: true });
     this.field.focus({ preventScroll: true });
     this.field.select();
-    if (!document.execCommand(text ? "insertText" : "delete", false, text)) {
-      this.field.value = text;
-      this.field.dispatchEvent(new Event("input"));
-    }
+    const undoable = text.split("\n", MAX_UNDO_LINES + 1).length <= MAX_UNDO_LINES;
+    if (!undoable || !document.execCommand(text ? "insertText" : "delete", false, text)) this.field.value = text;
+    this.field.removeEventListener("input", mute, { capture: true });
+    this.field.dispatchEvent(new Event("input"));
     activeElement.focus({ preventScroll: true });
   }
 
