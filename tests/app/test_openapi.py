@@ -78,9 +78,12 @@ def test_operations_that_check_keys_have_security(spec: Any) -> None:
     for name, operation in operations(spec).items():
         required = operation.get("security")
         assert required == (
-            [{"bearer": []}, {"header": []}] if "401" in operation["responses"] else None
+            [{"bearer": []}, {"header": []}]
+            if {"401", "403"} & operation["responses"].keys()
+            else None
         ), name
     assert operations(spec)["translate"]["security"]
+    assert operations(spec)["libretranslate"]["security"]
 
 
 def test_responses_have_headers(spec: Any) -> None:

@@ -588,7 +588,8 @@ def test_attention_view_has_axes_legend_and_lines(page: Page) -> None:
     expect(page.locator(".legend")).to_have_text("Attention weight: 0 1")
     lines = page.get_by_role("img", name=re.compile("^cross attention, layer 1, average"))
     tokens = page.locator("#map th[scope=col], #map th[scope=row]").all_text_contents()
-    assert sorted(lines.locator("text").all_text_contents()) == sorted(tokens)
+    assert sorted(lines.locator("text:not(.axis)").all_text_contents()) == sorted(tokens)
+    assert lines.locator(".axis").all_text_contents() == ["text", "translation"]
     assert lines.locator("path").count() >= lines.locator("g").count()
     page.locator("#kind").select_option("encoder")
     expect(page.locator("#map .axis")).to_have_text(["Text (attended to)", "Text (attends)"])
@@ -806,8 +807,8 @@ def test_file_waits_for_a_busy_server(page: Page) -> None:
 # Errors.
 
 
-def error_body(message: str) -> dict[str, Any]:
-    return {"error": {"code": "x", "message": message, "request_id": "1"}}
+def error_body(message: str, code: str = "x") -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "request_id": "1"}}
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422, 500, 502, 504])
@@ -853,17 +854,22 @@ def test_unreachable_server_is_reported_and_can_be_retried(page: Page) -> None:
 
 def test_api_key_is_requested_validated_and_sent(page: Page) -> None:
     def guarded(route: Route) -> None:
-        if route.request.headers.get("authorization") == "Bearer good-key":
+        header = route.request.headers.get("authorization")
+        code = "invalid_key" if header else "unauthorized"
+        if header == "Bearer good-key":
             route.fulfill(json=translation_response("there"))
         else:
-            route.fulfill(status=401, json=error_body("an API key is needed"))
+            route.fulfill(status=401, json=error_body("the API key is wrong", code))
 
     page.route(TRANSLATE, guarded)
     page.route(ALIGN, lambda route: route.fulfill(json={"pairs": []}))
     key = page.get_by_label("API key")
     expect(key).to_be_hidden()
     source(page).fill("text")
-    expect(page.locator("#source-error")).to_contain_text("An API key is needed")
+    expect(page.locator("#source-error")).to_contain_text("This server requires an API key.")
+    key.fill("bad-key")
+    page.locator("#key button").click()
+    expect(page.locator("#source-error")).to_contain_text("The API key is wrong.")
     for value, valid in (("“good-key”", False), ("good key", False), ("good-key", True)):
         key.fill(value)
         page.locator("#key button").click()

@@ -8,14 +8,18 @@ const TOP = 20; // baseline of the upper row
 const BOTTOM = 150; // baseline of the lower row
 const MIN_WEIGHT = 0.05; // lighter lines are left out
 
-// `rows` are the tokens that attend (below), `columns` those that are attended to (above).
-export function arcs({ title, rows, columns, weights }) {
-  const above = centers(columns);
-  const below = centers(rows);
+// `rows` are the tokens that attend (below), `columns` those that are attended to (above). `axes` are
+// the names of both.
+export function arcs({ title, axes, rows, columns, weights }) {
+  const start = GAP + LETTER * Math.max(...axes.map(({ length }) => length));
+  const above = centers(columns, start);
+  const below = centers(rows, start);
   const width = Math.max(above.width, below.width);
   const root = node("svg", { width, height: BOTTOM + 10, viewBox: `0 0 ${width} ${BOTTOM + 10}`, role: "img" });
   root.setAttribute("aria-label", `${title}: lines from the tokens that attend, below, to the others, above`);
   root.append(
+    node("text", { y: TOP, class: "axis" }, axes[1]),
+    node("text", { y: BOTTOM, class: "axis" }, axes[0]),
     ...columns.map((column, x) => token(column, above.at[x], TOP)),
     ...rows.map((row, y) => {
       const group = node("g", {});
@@ -29,8 +33,8 @@ export function arcs({ title, rows, columns, weights }) {
   return root;
 }
 
-function centers(tokens) {
-  let width = GAP;
+function centers(tokens, start) {
+  let width = start + GAP;
   const at = tokens.map(({ length }) => {
     const center = width + (LETTER * length) / 2;
     width += LETTER * length + GAP;
