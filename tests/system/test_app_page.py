@@ -272,6 +272,17 @@ def test_outdated_translation_is_labeled_and_not_copied(page: Page) -> None:
     expect(copy).to_be_disabled()
 
 
+def test_greedy_translation_stays_current_if_beam_search_fails(page: Page) -> None:
+    mock_translations(page, lambda request: translation_response(request["mode"]))
+    held = hold(page, "mode", "beam")
+    source(page).fill("text")
+    wait_for_first(page, held).fulfill(status=500, json=error_body("it broke"))
+    expect(page.locator("#source-error")).to_contain_text("It broke.")
+    expect(target(page)).to_have_text("greedy")
+    expect(page.locator("#stale")).to_be_empty()
+    expect(page.locator("#copy")).to_be_enabled()
+
+
 def color(element: Locator) -> str:
     return element.evaluate("e => getComputedStyle(e).color")
 
@@ -297,7 +308,13 @@ def test_long_text_leaves_count_and_buttons_in_view(open_page: OpenPage) -> None
         expect(page.locator(name)).to_be_in_viewport()
     source(page).fill(line * 45)
     expect(page.locator("#source-error")).to_be_in_viewport()
-    assert page.locator(".editor").evaluate("e => e.scrollHeight > e.clientHeight")
+    editor = page.locator(".editor")
+    assert editor.evaluate("e => e.scrollHeight > e.clientHeight")
+    editor.evaluate("e => e.scrollTo(0, 0)")
+    source(page).press("Control+End")
+    page.keyboard.type("x")  # the caret stays in view
+    page.wait_for_timeout(100)
+    assert editor.evaluate("e => e.scrollTop + e.clientHeight > e.scrollHeight - 60")
 
 
 def test_clear_and_swap_can_be_undone(open_page: OpenPage) -> None:

@@ -43,9 +43,9 @@ export class Output {
     this.#leave();
   }
 
-  // Shows that the translation belongs to an earlier text, and that no newer one is on its way.
+  // Shows that no newer translation is on its way, if this one belongs to an earlier text.
   outdate() {
-    this.#setStale(Boolean(this.text));
+    this.#setStale(!this.current && Boolean(this.text));
   }
 
   #setStale(stale) {
