@@ -77,6 +77,14 @@ class Observer:
             waited: Seconds that the first row was in the queue.
         """
 
+    def lookups(self, hits: int, misses: int) -> None:
+        """Record sentences looked up in the cache.
+
+        Args:
+            hits: Number of sentences found.
+            misses: Number of sentences to translate.
+        """
+
 
 class Batcher:
     """Forms a batch of queued rows whenever a parallel stream is idle.

@@ -79,6 +79,7 @@ class Model:
         self._state = ""
         self._warm_version = ""
         self._engine = engine
+        self._observer = observer
         self._batcher = Batcher(engine.parallel_streams, max_wait, observer)
         # Each client has entries of its own: a fast answer must not tell a client what the others
         # have translated.
@@ -98,6 +99,11 @@ class Model:
     def backlog(self) -> float:
         """Estimated seconds until the queue is empty."""
         return self._batcher.backlog
+
+    @property
+    def cached_sentences(self) -> int:
+        """Number of sentences in the cache."""
+        return len(self._cache)
 
     async def watch(self) -> None:
         """Check the model at regular intervals until canceled."""
@@ -232,6 +238,7 @@ class Model:
         version = self.version
         cached = {row: self._cache.get((client, version, task, row)) for row in rows}
         missing = [row for row, translation in cached.items() if translation is None]
+        self._observer.lookups(len(cached) - len(missing), len(missing))
         computed = dict(zip(missing, await self._run(client, task, missing), strict=True))
         for row, translation in computed.items():
             if self._cache.maxsize and len(row.text) <= MAX_CACHED_CHARACTERS:

@@ -74,4 +74,4 @@ def _add_page(app: FastAPI, path: str, file: Path) -> None:
     async def page() -> FileResponse:
         return FileResponse(file)
 
-    app.add_api_route(path, page, include_in_schema=False, methods=["GET", "HEAD"])
+    app.add_api_route(path, page, include_in_schema=False)

@@ -30,8 +30,9 @@ MESSAGES = {
 
 FIELD_NAME = re.compile(r"[a-z0-9_]{1,60}", re.ASCII)
 
-PLAIN_ERROR_PATHS = ("/translate", "/languages", "/frontend/settings")
-"""Paths of LibreTranslate's API, whose clients expect the error as a string."""
+API = "/api/"
+"""Paths whose errors are objects. All others, unknown ones included, may come from a client of
+LibreTranslate, which expects the error as a string."""
 
 
 def install(app: FastAPI) -> None:
@@ -74,13 +75,13 @@ async def _on_unexpected_error(request: Request, error: Exception) -> JSONRespon
 
 def error_response(request: Request, error: ApiError) -> JSONResponse:
     """Return the response for an error, in the format of the requested path."""
-    content: object = {
-        "code": error.code,
-        "message": error.message,
-        "request_id": request.state.request_id,
-    }
-    if request.scope["path"] in PLAIN_ERROR_PATHS:
-        content = error.message
+    content: object = error.message
+    if request.scope["path"].startswith(API):
+        content = {
+            "code": error.code,
+            "message": error.message,
+            "request_id": request.state.request_id,
+        }
     response = JSONResponse({"error": content}, error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))

@@ -34,8 +34,8 @@ def routes(guard: RequestGuard, metrics: Metrics) -> APIRouter:
         response_class=Response,
         responses={
             200: {"content": {CONTENT_TYPE_LATEST: {}}},
-            401: {"model": schemas.Error, "description": "an API key is required"},
-            429: {"model": schemas.Error, "description": "too many wrong API keys"},
+            401: {"model": schemas.PlainError, "description": "an API key is required"},
+            429: {"model": schemas.PlainError, "description": "too many wrong API keys"},
         },
     )
     async def read_metrics(request: Request) -> Response:

@@ -1,11 +1,13 @@
 """The translation routes of LibreTranslate's API, for its clients."""
 
-from typing import Any, Literal
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
 from babel import Locale, UnknownLocaleError
-from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, ValidationError
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from python_multipart.multipart import parse_options_header
 
 from app.engines.engine import Translation
@@ -17,8 +19,11 @@ from app.server.schemas import PlainError, RequestBody, Texts
 AUTO = "auto"
 """Source language that LibreTranslate detects. Here it means any: nothing is detected."""
 
-STATUSES = (400, 401, 403, 408, 413, 415, 422, 429, 502, 503, 504)
+STATUSES = (400, 403, 408, 413, 415, 429, 502, 503, 504)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in STATUSES}
+
+CODE_STATUSES = {"unauthorized": 400, "invalid_key": 403}
+"""LibreTranslate's statuses by the code of an error."""
 
 UTF_8 = b"utf-8"
 
@@ -34,6 +39,12 @@ MAX_CONTENT_TYPE = 300
 boundary of a form has at most 70 characters."""
 
 
+Format = Annotated[
+    Literal["text"], BeforeValidator(lambda value: "text" if value in (None, "") else value)
+]
+"""The format of a text. Some clients send null or an empty string."""
+
+
 class LibreTranslateRequest(RequestBody):
     """Texts to translate, as JSON or as a form."""
 
@@ -44,9 +55,11 @@ class LibreTranslateRequest(RequestBody):
         examples=["en"],
     )
     target: str = Field(description="language code of the translation", examples=["de"])
-    format: Literal["text"] = Field("text", description="format of the text; HTML is refused")
+    format: Format = Field("text", description="format of the text; HTML is refused")
     alternatives: int = Field(
-        0, ge=0, description=f"number of alternatives; at most {MAX_ALTERNATIVES} are returned"
+        0,
+        description=f"number of alternatives; at most {MAX_ALTERNATIVES} are returned, "
+        "none for a negative number",
     )
     api_key: str = Field("", description="API key, if the server requires one")
 
@@ -81,26 +94,26 @@ BODY = {
 
 def routes(guard: RequestGuard) -> APIRouter:
     """Return the routes `/translate`, `/languages` and `/frontend/settings`."""
-    router = APIRouter(tags=["LibreTranslate"])
+    router = APIRouter(tags=["LibreTranslate"], route_class=_Route)
 
     @router.post(
         "/translate", responses=ERRORS, openapi_extra=BODY, response_model_exclude_none=True
     )
     async def libretranslate(request: Request) -> LibreTranslateResponse:
-        """Translate a text or a list of texts. Forms with the same fields are accepted as well."""
+        """Translate a text or a list of texts. Forms and query parameters are accepted as well."""
         _check_origin(request, guard.settings.allowed_origins)
         guard.check_quota(request)
         body = await _parse_body(request, guard)
         texts = [body.q] if isinstance(body.q, str) else body.q
-        key = body.api_key or None
+        key = body.api_key or request.query_params.get("api_key")
         guard.rate_limiter.check_key(request, key)
         source = None if body.source == AUTO else body.source
         model = guard.models.find(source, body.target)
-        guard.check_texts(request, texts)
+        guard.check_each_text(request, texts)
         direction = model.direction(source, body.target)
         split_texts = model.split(texts, guard.settings.max_sentences, direction)
         client = guard.charge(request, sum(len(text.spans) for text in split_texts), key)
-        alternatives = min(body.alternatives, MAX_ALTERNATIVES)
+        alternatives = max(0, min(body.alternatives, MAX_ALTERNATIVES))
         work = model.translate(client, split_texts, "beam", alternatives)
         translations = await guard.run(request, work)
         return _response(translations, isinstance(body.q, str), bool(alternatives))
@@ -133,6 +146,7 @@ def routes(guard: RequestGuard) -> APIRouter:
         return {
             "apiKeys": key_required,
             "charLimit": guard.settings.max_chars,
+            "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": key_required,
             "language": languages,
@@ -141,6 +155,24 @@ def routes(guard: RequestGuard) -> APIRouter:
         }
 
     return router
+
+
+class _Route(APIRoute):
+    """Converts the statuses of errors to those that LibreTranslate's clients know."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_with_statuses(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except ApiError as error:
+                error.status = CODE_STATUSES.get(error.code, error.status)
+                if error.status == 422:
+                    error.status = 400
+                raise
+
+        return handle_with_statuses
 
 
 def _check_origin(request: Request, allowed_origins: tuple[str, ...]) -> None:
@@ -165,22 +197,16 @@ async def _parse_body(request: Request, guard: RequestGuard) -> LibreTranslateRe
         raise ApiError(415, "unsupported_media_type", message)
     header, options = parse_options_header(value)
     content_type = header.decode("latin-1")
-    if content_type in FORMS:
-        # Otherwise the client could choose the codec, and some codecs are slow.
-        if options.get(b"charset", UTF_8).lower() != UTF_8:
-            raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
-        form = await _parse_form(request, content_type, await guard.read_body(request))
-        fields: Any = {
-            name: values[0] if len(values) == 1 else values for name, values in form.items()
-        }
-    elif content_type == JSON:
+    if content_type == JSON:
         try:
             fields = await guard.parse_json(request)
         except ValueError as error:
             raise ApiError(400, "malformed", "the request body is not valid JSON") from error
     else:
-        message = f"Content-Type: must be {JSON} or a form"
-        raise ApiError(415, "unsupported_media_type", message)
+        # Otherwise the client could choose the codec, and some codecs are slow.
+        if options.get(b"charset", UTF_8).lower() != UTF_8:
+            raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
+        fields = await _parse_query_and_form(request, content_type, await guard.read_body(request))
     try:
         return LibreTranslateRequest.model_validate(fields)
     except ValidationError as error:
@@ -189,16 +215,31 @@ async def _parse_body(request: Request, guard: RequestGuard) -> LibreTranslateRe
         raise ApiError(400, "invalid", f"{field}: {first['msg']}") from error
 
 
+async def _parse_query_and_form(request: Request, content_type: str, body: bytes) -> dict[str, Any]:
+    """Return the fields of the query and of the form, if there is one. A form has precedence."""
+    parsed = _url_encoded(_decode(request.scope["query_string"]))
+    if content_type in FORMS:
+        parsed |= await _parse_form(request, content_type, body)
+    elif content_type or body:
+        message = f"Content-Type: must be {JSON} or a form"
+        raise ApiError(415, "unsupported_media_type", message)
+    return {name: values[0] if len(values) == 1 else values for name, values in parsed.items()}
+
+
 async def _parse_form(request: Request, content_type: str, body: bytes) -> dict[str, list[Any]]:
     """Return the values of each field. Starlette would read other encodings as Latin-1."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
+    text = _decode(body)
     if content_type == URL_ENCODED:
         return _url_encoded(text)
     async with request.form(max_files=0, max_fields=MAX_FORM_FIELDS) as form:
         return {name: form.getlist(name) for name in form}
+
+
+def _decode(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ApiError(400, "malformed", "the form is not valid UTF-8") from error
 
 
 def _url_encoded(text: str) -> dict[str, list[Any]]:

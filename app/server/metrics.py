@@ -1,10 +1,13 @@
 """Prometheus metrics: counts and times, never texts, addresses or keys."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     PlatformCollector,
     ProcessCollector,
@@ -14,7 +17,13 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.models.batcher import Observer
+from app.models.model import Model
 from app.models.registry import ModelRegistry
+
+PREFIX = "tfnmt_app"
+
+SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120)
+"""Upper bounds of the times. The default deadline of a request is 20 seconds."""
 
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32)
 FILL_BUCKETS = (0.25, 0.5, 0.75, 0.9, 1)
@@ -27,38 +36,43 @@ class Metrics(Observer):
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
+        kwargs: Any = {"namespace": PREFIX, "registry": registry}
+        times = {**kwargs, "buckets": SECONDS_BUCKETS}
         self._requests = Counter(
-            "app_requests", "Requests answered.", ["route", "method", "status"], registry=registry
+            "requests", "Requests answered.", ["route", "method", "status"], **kwargs
         )
+        self._in_flight = Gauge("requests_in_flight", "Requests being answered.", **kwargs)
         self._seconds = Histogram(
-            "app_request_seconds", "Time to answer a request.", ["route"], registry=registry
+            "request_seconds", "Time to answer a request.", ["route"], **times
         )
-        self._characters = Counter(
-            "app_characters", "Characters accepted for translation.", registry=registry
+        self._characters = Counter("characters", "Characters accepted for translation.", **kwargs)
+        self._lookups = Counter(
+            "cache_lookups", "Sentences looked up in the cache.", ["result"], **kwargs
         )
         self._rows = Histogram(
-            "app_batch_rows", "Rows per batch.", ["task"], buckets=ROW_BUCKETS, registry=registry
+            "batch_rows", "Rows per batch.", ["task"], buckets=ROW_BUCKETS, **kwargs
         )
         self._fill = Histogram(
-            "app_batch_fill",
+            "batch_fill",
             "Share of the padded tokens of a batch that are not padding.",
             ["task"],
             buckets=FILL_BUCKETS,
-            registry=registry,
+            **kwargs,
         )
         self._batch_seconds = Histogram(
-            "app_batch_seconds", "Processing time of a batch.", ["task"], registry=registry
+            "batch_seconds", "Processing time of a batch.", ["task"], **times
         )
         self._queue_seconds = Histogram(
-            "app_queue_seconds",
-            "Time in the queue of the first row of a batch.",
-            ["task"],
-            registry=registry,
+            "queue_seconds", "Time in the queue of the first row of a batch.", ["task"], **times
         )
 
     def watch(self, models: ModelRegistry) -> None:
-        """Add the readiness and the backlog of these models."""
+        """Add the readiness, the backlog and the cache of these models."""
         self._registry.register(_ModelCollector(models))
+
+    def track_request(self) -> AbstractContextManager[None]:
+        """Count a request as in flight while the returned context is open."""
+        return self._in_flight.track_inprogress()
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Record an answered request."""
@@ -76,6 +90,11 @@ class Metrics(Observer):
         self._batch_seconds.labels(task).observe(seconds)
         self._queue_seconds.labels(task).observe(waited)
 
+    def lookups(self, hits: int, misses: int) -> None:
+        """Record sentences looked up in the cache; see `Observer.lookups`."""
+        self._lookups.labels("hit").inc(hits)
+        self._lookups.labels("miss").inc(misses)
+
     def page(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
@@ -88,16 +107,17 @@ class _ModelCollector(Collector):
         self._models = models
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the readiness and the backlog of each model."""
-        ready = ((model.name, model.ready) for model in self._models)
-        yield self._gauge("app_model_ready", "Whether the model is ready.", ready)
-        backlog = ((model.name, model.backlog) for model in self._models)
-        yield self._gauge("app_backlog_seconds", "Estimated time to empty the queue.", backlog)
+        """Yield the readiness, the backlog and the size of the cache of each model."""
+        yield self._gauge("model_ready", "Whether the model is ready.", lambda model: model.ready)
+        yield self._gauge(
+            "backlog_seconds", "Estimated time to empty the queue.", lambda model: model.backlog
+        )
+        yield self._gauge(
+            "cache_sentences", "Sentences in the cache.", lambda model: model.cached_sentences
+        )
 
-    def _gauge(
-        self, name: str, text: str, values: Iterable[tuple[str, float]]
-    ) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(name, text, labels=["model"])
-        for model, value in values:
-            family.add_metric([model], float(value))
+    def _gauge(self, name: str, text: str, value: Callable[[Model], float]) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["model"])
+        for model in self._models:
+            family.add_metric([model.name], float(value(model)))
         return family

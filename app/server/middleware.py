@@ -82,13 +82,18 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = _RequestContext(scope, receive, send, self._guard.settings.max_body_bytes)
+        method = scope["method"]
+        if method == "HEAD":  # answered as GET, without the body
+            scope = {**scope, "method": "GET"}
+        max_body_bytes = self._guard.settings.max_body_bytes
+        context = _RequestContext(scope, method, receive, send, max_body_bytes)
         request = Request(scope)
         address = client_address(request)
         self._active[address] += 1
         try:
             app = self._refuse(request) or self._app
-            await app(scope, context.receive, context.send)
+            with self._metrics.track_request():
+                await app(scope, context.receive, context.send)
         except Exception as error:
             context.log_error(error)
         finally:
@@ -121,8 +126,11 @@ class RequestMiddleware:
 class _RequestContext:
     """State of one request."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, max_body_bytes: int) -> None:
+    def __init__(
+        self, scope: Scope, method: str, receive: Receive, send: Send, max_body_bytes: int
+    ) -> None:
         self._scope = scope
+        self._method = method
         self._receive = receive
         self._send = send
         self._started = time.monotonic()
@@ -161,6 +169,8 @@ class _RequestContext:
             headers["X-Request-Id"] = self._id
             static = self.status in (200, 304) and "etag" in headers
             headers["Cache-Control"] = REVALIDATE if static else "no-store"
+        elif self._method == "HEAD":
+            message = {**message, "body": b""}
         await self._send(message)
 
     def log_error(self, error: Exception) -> None:
@@ -176,8 +186,8 @@ class _RequestContext:
         """Count and log the request."""
         seconds = time.monotonic() - self._started
         route = getattr(self._scope.get("route"), "path", "other")
-        known = route != "other" and self._scope["method"] in METHODS
-        method = self._scope["method"] if known else "other"
+        known = route != "other" and self._method in METHODS
+        method = self._method if known else "other"
         metrics.request(route, method, self.status, seconds)
         fields: dict[str, Any] = {
             "request_id": self._id,

@@ -48,6 +48,6 @@ def _complete(operation: dict[str, Any], key_required: bool) -> None:
     """Add the API key and the headers of the responses to the description of an operation."""
     for status, response in operation["responses"].items():
         response["headers"] = REQUEST_ID | (RETRY_AFTER if status in ("429", "503") else {})
-    if "401" in operation["responses"]:
+    if {"401", "403"} & operation["responses"].keys():  # LibreTranslate: 403
         keys: list[dict[str, list[str]]] = [{name: []} for name in SECURITY_SCHEMES]
         operation["security"] = keys if key_required else [{}, *keys]

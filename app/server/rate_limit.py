@@ -77,7 +77,8 @@ class RateLimiter:
         if self._valid_digest(key) is None:
             if key:
                 self._wrong_keys[address] = wrong_keys | {key_digest(key)}
-            message = "an API key is required: Authorization: Bearer KEY"
+                raise ApiError(401, "invalid_key", "the API key is not valid; check it")
+            message = "an API key is required; send the header Authorization: Bearer KEY"
             raise ApiError(401, "unauthorized", message)
 
     def check_debt(self, client: Client) -> None:
@@ -98,6 +99,12 @@ class RateLimiter:
             left = self._characters_left(client) - self._limited(characters)
             self._check_left(left)
             self._buckets[client] = TokenBucket(left, self._clock())
+
+    def refund(self, client: Client, characters: int) -> None:
+        """Add the characters of a charged request that the server could not answer."""
+        if self._rate:
+            left = self._characters_left(client) + self._limited(characters)
+            self._buckets[client] = TokenBucket(min(self._rate, left), self._clock())
 
     def charge_refused(self, client: Client, characters: int) -> None:
         """Subtract characters of a refused request, which may leave the client in debt."""

@@ -92,9 +92,20 @@ class RequestGuard:
         """
         characters = self._record_size(request, texts)
         _check_length("text", characters, self.settings.max_chars)
-        limit = self.settings.max_texts
-        if len(texts) > limit:
-            raise ApiError(422, "too_many", f"text: {len(texts)} texts; the limit is {limit}")
+        self._check_count(texts)
+
+    def check_each_text(self, request: Request, texts: Sequence[str]) -> None:
+        """Check the limits for texts whose length is limited one by one, as in LibreTranslate.
+
+        The size of the body limits all texts together.
+
+        Raises:
+            ApiError: A limit is exceeded or the server is shutting down.
+        """
+        self._record_size(request, texts)
+        for text in texts:
+            _check_length("text", len(text), self.settings.max_chars)
+        self._check_count(texts)
 
     def check_pair(self, request: Request, pair: Pair) -> None:
         """Check the limits for a text with its translation.
@@ -120,13 +131,20 @@ class RequestGuard:
         """
         characters = request.state.sizes["characters"]
         client = self.rate_limiter.client(request, key)
-        self.rate_limiter.charge(client, max(characters, SENTENCE_CHARACTERS * sentences))
+        charge = max(characters, SENTENCE_CHARACTERS * sentences)
+        self.rate_limiter.charge(client, charge)
+        request.state.charge = (client, charge)
         self._metrics.characters(characters)
         return client
 
     def charge_refused(self, request: Request, body_bytes: int) -> None:
         """Charge the client for a refused request: each byte of its body as a character."""
         self.rate_limiter.charge_refused(self.rate_limiter.client(request), body_bytes)
+
+    def _check_count(self, texts: Sequence[str]) -> None:
+        limit = self.settings.max_texts
+        if len(texts) > limit:
+            raise ApiError(422, "too_many", f"text: {len(texts)} texts; the limit is {limit}")
 
     def _record_size(self, request: Request, texts: Sequence[str]) -> int:
         """Store the size of the request for the log and return its characters."""
@@ -137,7 +155,9 @@ class RequestGuard:
         return characters
 
     async def run(self, request: Request, work: Awaitable[Result]) -> Result:
-        """Await work for a request; cancel it at the deadline or when the client disconnects.
+        """Await work for a charged request; cancel it at the deadline or if the client disconnects.
+
+        The client gets its charge back if the server is overloaded or not ready.
 
         Args:
             request: The request.
@@ -156,13 +176,21 @@ class RequestGuard:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if working.done():
-                return working.result()
+                return self._result(request, working)
             if disconnecting.done():
                 raise ApiError(CLIENT_CLOSED_REQUEST, "gone", "the client has disconnected")
             raise DeadlineError
         finally:
             working.cancel()
             disconnecting.cancel()
+
+    def _result(self, request: Request, work: "asyncio.Future[Result]") -> Result:
+        try:
+            return work.result()
+        except ApiError as error:
+            if error.status == 503:
+                self.rate_limiter.refund(*request.state.charge)
+            raise
 
 
 def _check_length(name: str, characters: int, limit: int) -> None:

@@ -243,7 +243,7 @@ class Error(BaseModel):
 
 
 class PlainError(BaseModel):
-    """Error response in the format of LibreTranslate."""
+    """Error response outside `/api`, as in LibreTranslate."""
 
     error: str = Field(description="description of the error, for people")
 

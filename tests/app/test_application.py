@@ -131,10 +131,10 @@ def test_incomplete_body_of_get_is_no_error_of_the_server(caplog: pytest.LogCapt
 Post = Callable[..., Awaitable[httpx.Response]]
 
 
-def with_server(settings: Settings, scenario: Callable[[Post], Awaitable[None]]) -> None:
-    """Run a scenario that sends bodies: `await post(path, body)`."""
+def with_server(settings: Settings, scenario: Callable[[Post], Awaitable[None]]) -> Metrics:
+    """Run a scenario that sends bodies: `await post(path, body)`. Return the metrics."""
 
-    async def start() -> None:
+    async def start() -> Metrics:
         guard, metrics = make_guard(settings)
         await guard.models.start()
         transport = httpx.ASGITransport(create(guard, metrics))
@@ -145,8 +145,9 @@ def with_server(settings: Settings, scenario: Callable[[Post], Awaitable[None]])
 
             await scenario(post)
         await guard.models.close()
+        return metrics
 
-    asyncio.run(asyncio.wait_for(start(), 60))
+    return asyncio.run(asyncio.wait_for(start(), 60))
 
 
 def local(**changes: Any) -> Settings:
@@ -169,7 +170,7 @@ LINES = "a\n" * 1001
 def test_number_of_sentences_is_limited(path: str, body: Any) -> None:
     async def scenario(post: Post) -> None:
         response = await post(path, body)
-        assert response.status_code == 422
+        assert response.status_code == (400 if path == LIBRETRANSLATE else 422)
         assert "more than 1000 sentences" in response.text
 
     with_server(local(), scenario)
@@ -181,6 +182,36 @@ def test_short_sentences_are_charged_as_work() -> None:
         assert (await post(PATH, {"text": "a"})).status_code == 429
 
     with_server(local(rate=1000), scenario)
+
+
+def test_request_that_the_server_cannot_answer_costs_no_quota() -> None:
+    async def start() -> None:
+        guard, metrics = make_guard(local(rate=100))
+        await guard.models.start()
+        (model,) = guard.models
+        transport = httpx.ASGITransport(create(guard, metrics))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            body = {"text": "a" * 60}
+            model._engine.failing.add("serving_default")
+            for _ in range(3):
+                assert (await client.post(PATH, json=body)).status_code == 503
+            model._engine.failing.clear()
+            assert (await client.post(PATH, json=body)).status_code == 200
+            assert (await client.post(PATH, json=body)).status_code == 429
+        await guard.models.close()
+
+    asyncio.run(asyncio.wait_for(start(), 60))
+
+
+def test_metrics_count_sentences_found_in_the_cache() -> None:
+    async def scenario(post: Post) -> None:
+        for _ in range(3):
+            assert (await post(PATH, {"text": "a"})).status_code == 200
+
+    metrics = with_server(local(), scenario).page().decode()
+    assert 'tfnmt_app_cache_lookups_total{result="hit"} 2.0' in metrics
+    assert 'tfnmt_app_cache_lookups_total{result="miss"} 1.0' in metrics
+    assert 'tfnmt_app_cache_sentences{model="fake"} 1.0' in metrics
 
 
 @pytest.mark.parametrize("body", [{"text": [1] * 900}, {"text": "a", "nosuch": "b" * 900}])

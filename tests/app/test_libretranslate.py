@@ -1,18 +1,22 @@
 """Parsing of forms, and languages."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote_plus
 
 import httpx
 import pytest
+from libretranslatepy import LibreTranslateAPI
 
 from app.server.application import create
 from app.server.libretranslate import MAX_CONTENT_TYPE, MAX_FORM_FIELDS
 from app.settings import Settings
 from tests.app.fake_engine import TWO_WAYS
 from tests.app.fake_server import make_guard
+from tests.system.conftest import App
 
 TEXT = "Zwei Männer & ein 犬"
 SETTINGS = Settings(models=(), backends=())
@@ -99,6 +103,54 @@ def test_long_content_type_is_refused() -> None:
     response = post(multipart(b"a"), f"multipart/form-data; boundary=x; {'a=b;' * 10_000}")
     assert response.status_code == 415
     assert str(MAX_CONTENT_TYPE) in response.json()["error"]
+
+
+def translate(body: dict[str, Any]) -> httpx.Response:
+    return run(lambda client: client.post("/translate", json=body))
+
+
+def test_query_parameters_are_accepted_without_a_body() -> None:
+    response = run(
+        lambda client: client.post("/translate", params={"q": TEXT, "source": "en", "target": "de"})
+    )
+    assert response.json() == {"translatedText": TEXT}
+
+
+def test_form_has_precedence_over_query_parameters() -> None:
+    query = {"q": "a", "target": "de"}
+    response = run(lambda client: client.post("/translate", params=query, data={"q": "b"}))
+    assert response.json() == {"translatedText": "b"}
+
+
+@pytest.mark.parametrize(
+    "fields", [{"format": None}, {"format": ""}, {"alternatives": -1}, {"api_key": "not needed"}]
+)
+def test_values_that_clients_send_for_defaults_are_accepted(fields: dict[str, Any]) -> None:
+    response = translate({"q": "a", "source": "en", "target": "de", **fields})
+    assert response.json() == {"translatedText": "a"}
+
+
+def test_length_is_limited_per_text() -> None:
+    texts = ["a" * SETTINGS.max_chars] * 2
+    assert translate({"q": texts, "target": "de"}).json() == {"translatedText": texts}
+    assert translate({"q": ["a" * (SETTINGS.max_chars + 1)], "target": "de"}).status_code == 400
+    assert translate({"q": ["a"] * (SETTINGS.max_texts + 1), "target": "de"}).status_code == 400
+
+
+def test_libretranslatepy_translates(server: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    client = LibreTranslateAPI(server.url, api_key="one-key")
+    assert client.translate(TEXT, "en", "de") == TEXT
+    assert client.languages() == [
+        {"code": "de", "name": "German", "targets": []},
+        {"code": "en", "name": "English", "targets": ["de"]},
+    ]
+    for key, status in ((None, 400), ("wrong", 403)):
+        with pytest.raises(HTTPError) as refused:
+            LibreTranslateAPI(server.url, api_key=key).translate(TEXT, "en", "de")
+        with refused.value as response:
+            assert response.status == status
+            assert "API key" in json.load(response)["error"]
 
 
 def test_languages_lists_the_targets_of_a_model_of_several_directions() -> None:

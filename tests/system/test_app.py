@@ -271,14 +271,33 @@ def test_body_without_content_length_is_limited(app: Any) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/nosuch", 404), ("GET", "/api/v1/translate", 405), ("GET", "/static/../x", 404)],
+    [
+        ("GET", "/api/nosuch", 404),
+        ("GET", "/api/v1/translate", 405),
+        ("HEAD", "/api/v1/align", 405),
+    ],
 )
-def test_unknown_path_or_method_returns_a_json_error(
+def test_unknown_path_or_method_of_the_api_returns_a_json_error(
     app: Any, method: str, path: str, status: int
 ) -> None:
     response = httpx.request(method, app.url + path, trust_env=False)
     assert response.status_code == status
-    assert set(response.json()["error"]) == {"code", "message", "request_id"}
+    if method != "HEAD":
+        assert set(response.json()["error"]) == {"code", "message", "request_id"}
+
+
+@pytest.mark.parametrize("path", ["/nosuch", "/detect_nothing", "/static/../x"])
+def test_error_of_an_unknown_address_is_a_string(app: Any, path: str) -> None:
+    response = app.get(path)
+    assert response.status_code == 404
+    assert isinstance(response.json()["error"], str)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/models", "/languages", "/livez", "/metrics"])
+def test_head_returns_the_headers_of_get(app: Any, path: str) -> None:
+    response = httpx.head(app.url + path, trust_env=False, timeout=60)
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["Content-Type"] == app.get(path).headers["Content-Type"]
 
 
 def test_unknown_layer_is_refused(app: Any) -> None:
@@ -303,7 +322,7 @@ def test_log_contains_no_text(app: Any) -> None:
         return [event for event in app.events() if event["event"] == "request"][-5:]
 
     # A request is logged after its response is sent.
-    wait_until(lambda: [event["status"] for event in last()] == [200, 422, 422, 400, 404])
+    wait_until(lambda: [event["status"] for event in last()] == [200, 422, 400, 400, 404])
     assert SECRET not in app.log.read_text()
     assert last()[0]["characters"] == len(SECRET)
 
@@ -333,9 +352,9 @@ def test_libretranslate_list_returns_a_list(app: Any) -> None:
     ("fields", "status"),
     [
         ({"q": "a", "source": "en"}, 400),
-        ({"q": "a", "source": "en", "target": "fr"}, 422),
+        ({"q": "a", "source": "en", "target": "fr"}, 400),
         ({"q": "<b>a</b>", "source": "en", "target": "de", "format": "html"}, 400),
-        ({"q": "a" * 6000, "source": "en", "target": "de"}, 422),
+        ({"q": "a" * 6000, "source": "en", "target": "de"}, 400),
     ],
 )
 def test_libretranslate_errors_are_strings(app: Any, fields: dict[str, str], status: int) -> None:
@@ -353,6 +372,7 @@ def test_libretranslate_languages_and_settings(app: Any) -> None:
     assert settings["charLimit"] == 5000
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
     assert settings["keyRequired"] is False
+    assert settings["filesTranslation"] is False
 
 
 # Operation.
@@ -378,9 +398,11 @@ def test_metrics_count_requests_and_batches_without_texts(app: Any) -> None:
     app.translate(SECRET)
     app.get(f"/nosuch-{SECRET}")
     page = app.get("/metrics").text
-    assert 'app_requests_total{method="POST",route="/api/v1/translate",status="200"}' in page
-    assert 'app_batch_rows_bucket{le="1.0",task="beam"}' in page
-    assert 'app_model_ready{model="toy"} 1.0' in page
+    assert 'tfnmt_app_requests_total{method="POST",route="/api/v1/translate",status="200"}' in page
+    assert 'tfnmt_app_batch_rows_bucket{le="1.0",task="beam"}' in page
+    assert 'tfnmt_app_model_ready{model="toy"} 1.0' in page
+    assert 'tfnmt_app_request_seconds_bucket{le="20.0",route="/api/v1/translate"}' in page
+    assert "tfnmt_app_requests_in_flight 1.0" in page  # the request for this page
     assert "process_resident_memory_bytes" in page
     assert SECRET not in page
 

@@ -120,7 +120,9 @@ def test_request_without_a_valid_key_is_refused(guarded: Any, headers: dict[str,
     ):
         assert response.status_code == 401
         assert response.headers["WWW-Authenticate"] == "Bearer"
-        assert response.json()["error"]["code"] == "unauthorized"
+    error = guarded.get("/api/v1/models", headers=encoded).json()["error"]
+    assert error["code"] == ("invalid_key" if headers else "unauthorized")
+    assert ("not valid" in error["message"]) == bool(headers)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +141,11 @@ def test_any_valid_key_is_accepted(guarded: Any, headers: dict[str, str]) -> Non
 def test_libretranslate_key_is_read_from_the_body(guarded: Any) -> None:
     fields = {"q": "a", "source": "en", "target": "de"}
     refused = guarded.post("/translate", fields)
-    assert (refused.status_code, type(refused.json()["error"])) == (401, str)
+    assert (refused.status_code, type(refused.json()["error"])) == (400, str)
+    assert guarded.post("/translate", {**fields, "api_key": "wrong-key"}).status_code == 403
     assert guarded.post("/translate", {**fields, "api_key": "another-key"}).status_code == 200
+    assert guarded.post("/translate?api_key=another-key", fields).status_code == 200
+    assert "-key" not in guarded.log.read_text()
     assert guarded.get("/frontend/settings").json()["keyRequired"] is True
 
 
@@ -233,11 +238,11 @@ def test_requests_of_disconnected_clients_are_dropped(start_app: Any, tiny_expor
 
 
 def rows_done(app: Any) -> float:
-    return metric(app, 'app_batch_rows_sum{task="beam"}')
+    return metric(app, 'tfnmt_app_batch_rows_sum{task="beam"}')
 
 
 def accepted_characters(app: Any) -> float:
-    return metric(app, "app_characters_total")
+    return metric(app, "tfnmt_app_characters_total")
 
 
 def metric(app: Any, name: str) -> float:

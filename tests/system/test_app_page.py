@@ -141,7 +141,7 @@ def test_text_is_translated_while_typing(page: Page, app: Any) -> None:
     source(page).press_sequentially(SENTENCES[0])
     expect(words(page).first).to_be_visible()
     expect(target(page)).to_have_text(expected["text"])
-    expect(page.locator("#score")).to_have_text(f"Model score {expected['score']:.2f}")
+    expect(page.locator("#score")).to_have_text(f"Ranking score {expected['score']:.2f}")
     expect(page.locator("#count")).to_have_text(f"{len(SENTENCES[0])} / 5,000")
 
 
@@ -252,6 +252,127 @@ def test_clear_button_removes_text_and_results(page: Page) -> None:
     expect(source(page)).to_be_focused()
 
 
+def test_outdated_translation_is_labeled_and_not_copied(page: Page) -> None:
+    mock_translations(page, lambda request: translation_response("old"))
+    source(page).fill("text")
+    expect(page.locator("#spoken")).to_have_text("old")
+    stale, copy = page.locator("#stale"), page.locator("#copy")
+    expect(stale).to_be_empty()
+    expect(copy).to_be_enabled()
+    source(page).fill("a" * 5001)
+    expect(stale).to_have_text("This translation belongs to an earlier text.")
+    expect(copy).to_be_disabled()
+    assert color(target(page)) != color(source(page))
+    source(page).fill("text")
+    expect(stale).to_be_empty()
+    expect(copy).to_be_enabled()
+    page.route(TRANSLATE, lambda route: route.fulfill(status=429, json=error_body("too much")))
+    source(page).fill("texts")
+    expect(stale).not_to_be_empty()
+    expect(copy).to_be_disabled()
+
+
+def test_greedy_translation_stays_current_if_beam_search_fails(page: Page) -> None:
+    mock_translations(page, lambda request: translation_response(request["mode"]))
+    held = hold(page, "mode", "beam")
+    source(page).fill("text")
+    wait_for_first(page, held).fulfill(status=500, json=error_body("it broke"))
+    expect(page.locator("#source-error")).to_contain_text("It broke.")
+    expect(target(page)).to_have_text("greedy")
+    expect(page.locator("#stale")).to_be_empty()
+    expect(page.locator("#copy")).to_be_enabled()
+
+
+def color(element: Locator) -> str:
+    return element.evaluate("e => getComputedStyle(e).color")
+
+
+def test_slow_first_translation_is_announced(page: Page) -> None:
+    mock_translations(page, lambda request: translation_response(request["mode"]))
+    held = hold(page, "mode", "greedy")
+    source(page).fill("a" * 100)
+    status = page.locator("#status")
+    expect(status).to_have_text("Translating…")
+    wait_for_first(page, held)
+    expect(target(page)).to_have_text("beam")
+    expect(status).to_be_empty()
+
+
+def test_long_text_leaves_count_and_buttons_in_view(open_page: OpenPage) -> None:
+    page = open_page(viewport={"width": 1200, "height": 700})
+    mock_translations(page, lambda request: translation_response(request["text"]))
+    line = f"{'word ' * 23}\n"
+    source(page).fill(line * 40)
+    expect(page.locator("#copy")).to_be_enabled()
+    for name in ("#source-hint", "#count", "#copy"):
+        expect(page.locator(name)).to_be_in_viewport()
+    source(page).fill(line * 45)
+    expect(page.locator("#source-error")).to_be_in_viewport()
+    editor = page.locator(".editor")
+    assert editor.evaluate("e => e.scrollHeight > e.clientHeight")
+    editor.evaluate("e => e.scrollTo(0, 0)")
+    source(page).press("Control+End")
+    page.keyboard.type("x")  # the caret stays in view
+    page.wait_for_timeout(100)
+    assert editor.evaluate("e => e.scrollTop + e.clientHeight > e.scrollHeight - 60")
+
+
+def test_clear_and_swap_can_be_undone(open_page: OpenPage) -> None:
+    page = open_page()
+    mock_both_directions(page)
+    source(page).fill("text")
+    expect(page.locator("#spoken")).to_have_text("to de")
+    page.locator("#swap").click()
+    expect(source(page)).to_have_value("to de")
+    page.locator("#clear").click()
+    expect(source(page)).to_have_value("")
+    for text in ("to de", "text"):
+        page.keyboard.press("Control+z")
+        expect(source(page)).to_have_value(text)
+
+
+def test_reload_keeps_text_and_languages(open_page: OpenPage) -> None:
+    page = open_page()
+    mock_both_directions(page)
+    page.locator("#from").select_option("de")
+    source(page).fill("ein Text")
+    expect(page).to_have_url(re.compile("source=de&target=en"))
+    page.reload()
+    expect(source(page)).to_have_value("ein Text")
+    expect(page.locator("#from")).to_have_value("de")
+    expect(target(page)).to_have_text("to en")
+
+
+def test_example_of_the_source_language_is_translated(page: Page) -> None:
+    bodies = mock_translations(page, lambda request: translation_response("there"))
+    expect(page.locator("#offer")).to_have_text("This server translates English to German.")
+    assert serious(page) == []
+    example = page.locator("#examples button").first
+    text = example.text_content()
+    example.click()
+    expect(target(page)).to_have_text("there")
+    assert bodies[-1]["text"] == text
+    expect(page.locator("#intro")).to_be_hidden()
+    page.locator("#clear").click()
+    expect(example).to_be_visible()
+
+
+def test_history_is_kept_until_it_is_cleared(page: Page) -> None:
+    mock_translations(page, lambda request: translation_response(request["text"].upper()))
+    for text in ("one", "one two", "three"):
+        source(page).fill(text)
+        expect(page.locator("#spoken")).to_have_text(text.upper())
+    page.reload()
+    page.locator("#history summary").click()
+    entries = page.locator("#history-entries button")
+    expect(entries).to_have_text(["threeTHREE", "one twoONE TWO"])
+    entries.nth(1).click()
+    expect(source(page)).to_have_value("one two")
+    page.locator("#history-clear").click()
+    expect(page.locator("#history")).to_be_hidden()
+    assert page.evaluate("localStorage.getItem('history')") == "[]"
+
+
 def test_swap_is_disabled_without_a_model_for_the_opposite_direction(page: Page) -> None:
     expect(page.locator("#swap")).to_be_disabled()
     assert page.locator("#from option").all_text_contents() == ["English"]
@@ -335,6 +456,18 @@ def test_alternatives_are_selected_by_keyboard_and_click(page: Page) -> None:
     expect(target(page)).to_have_text("second one")
 
 
+def test_only_changed_words_of_an_alternative_are_marked(page: Page) -> None:
+    mock_translations(
+        page, lambda request: translation_response("a man and a dog", "a dog and a man sleep")
+    )
+    source(page).fill("text")
+    options = page.locator("#choices").get_by_role("option")
+    expect(options.nth(0).locator(".changed")).to_have_count(0)
+    changed = options.nth(1).locator(".changed")
+    expect(changed).to_have_text(["dog", "man", "sleep"])
+    expect(options.nth(1)).to_contain_text("ranking score -1.00")
+
+
 def test_alternatives_of_a_real_model_are_shown(page: Page, app: Any) -> None:
     (best,) = app.translate(SENTENCES[1], alternatives=4)
     source(page).fill(SENTENCES[1])
@@ -387,7 +520,7 @@ def cat(page: Page) -> Page:
 def test_hovered_word_highlights_its_source_words(cat: Page) -> None:
     words(cat).nth(1).hover()
     expect(cat.locator("mark")).to_have_text(["cat"])
-    expect(cat.locator("#word")).to_have_text("“Katze” from “cat” · model score 0.14")
+    expect(cat.locator("#word")).to_have_text("“Katze” from “cat” · word score 0.14")
     words(cat).nth(0).hover()
     expect(cat.locator("mark")).to_have_text(["red"])
     cat.locator("h1").hover()
@@ -450,10 +583,13 @@ def test_attention_view_works_by_keyboard_only(page: Page) -> None:
     page.locator("#attention summary").focus()
     page.keyboard.press("Enter")
     heads = page.locator("#heads[role=group]").get_by_role("button")
-    expect(heads).to_have_count(2)
-    heads.nth(1).focus()
+    expect(heads).to_have_text(["Average", "Head 1", "Head 2"])
+    expect(page.get_by_role("grid", name="cross attention, layer 1, average")).to_be_visible()
+    heads.nth(2).focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("grid", name="cross attention, layer 1, head 2")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("group", name="Attention as lines")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.locator("#cell")).to_have_text(re.compile("“.*” .* “.*”: [01][.][0-9]{3}"))
     first = page.locator("#cell").text_content()
@@ -466,13 +602,28 @@ def test_attention_view_works_by_keyboard_only(page: Page) -> None:
     expect(page.get_by_role("grid", name="encoder attention")).to_be_visible()
 
 
+def test_attention_view_has_axes_legend_and_lines(page: Page) -> None:
+    source(page).fill(SENTENCES[0])
+    expect(words(page).first).to_be_visible()
+    page.locator("#attention summary").click()
+    expect(page.locator("#map .axis")).to_have_text(["Text (attended to)", "Translation (attends)"])
+    expect(page.locator(".legend")).to_have_text("Attention weight: 0 1")
+    lines = page.get_by_role("img", name=re.compile("^cross attention, layer 1, average"))
+    tokens = page.locator("#map th[scope=col], #map th[scope=row]").all_text_contents()
+    assert sorted(lines.locator("text:not(.axis)").all_text_contents()) == sorted(tokens)
+    assert lines.locator(".axis").all_text_contents() == ["text", "translation"]
+    assert lines.locator("path").count() >= lines.locator("g").count()
+    page.locator("#kind").select_option("encoder")
+    expect(page.locator("#map .axis")).to_have_text(["Text (attended to)", "Text (attends)"])
+
+
 def test_attention_view_selects_a_sentence(page: Page) -> None:
     source(page).fill(f"{SENTENCES[0]}\n{SENTENCES[1]}")
     expect(words(page).first).to_be_visible()
     page.locator("#attention summary").click()
     expect(page.locator("#sentence option")).to_have_count(2)
     page.locator("#sentence").select_option("1")
-    letters = page.locator("#map thead th").first
+    letters = page.locator("#map thead th[scope=col]").first
     expect(letters).to_have_text(SENTENCES[1][: len(letters.text_content())])
 
 
@@ -483,10 +634,11 @@ def test_attention_is_downloaded_as_svg(page: Page) -> None:
     expect(page.locator("#map td").nth(1)).to_be_visible()
     with page.expect_download() as download:
         page.locator("#download-svg").click()
-    assert download.value.suggested_filename == "attention-cross-1-1.svg"
+    assert download.value.suggested_filename == "attention-cross-1-average.svg"
     picture = Path(download.value.path()).read_text(encoding="utf-8")
     assert picture.startswith("<svg")
-    assert "cross attention, layer 1, head 1" in picture
+    assert "cross attention, layer 1, average" in picture
+    assert "rows: translation, columns: text" in picture
     assert page.locator("#map tbody td").count() == picture.count('class="value"')
 
 
@@ -588,12 +740,24 @@ def test_text_file_after_a_table_has_one_column(page: Page) -> None:
     expect(page.locator("#column")).to_have_value("0")
 
 
-def test_too_long_line_is_reported_before_any_request(page: Page) -> None:
+def test_line_over_the_limit_is_split_after_a_sentence(page: Page) -> None:
     requested = mock_uppercase(page)
-    upload(page, "lines.txt", b"short\n" + b"a" * 5001)
+    line = f"{'a' * 3000}. {'b' * 3000} {'c' * 2500} {'d' * 5100}"
+    upload(page, "lines.txt", f"short\n{line}\nlast".encode())
     page.locator("#file-start").click()
-    expect(page.locator("#file-error")).to_contain_text(re.compile("Line 2 .*5000"))
-    assert requested == []
+    assert downloaded(page)[1] == f"short\n{line}\nlast".upper()
+    assert max(len("".join(texts)) for texts in requested) <= 5000
+    assert f"{'a' * 3000}. " in [text for texts in requested for text in texts]
+
+
+def test_header_of_a_table_is_not_translated(page: Page) -> None:
+    requested = mock_uppercase(page)
+    upload(page, "table.tsv", b"id\ttext\n1\tone\n")
+    page.get_by_label("Column to translate").select_option(label="2")
+    expect(page.get_by_label("The first line is a header")).to_be_checked()
+    page.locator("#file-start").click()
+    assert downloaded(page)[1] == "id\ttext\ttext (de)\n1\tone\tONE\n"
+    assert requested == [["one"]]
 
 
 def test_failed_file_resumes_at_the_failed_batch(page: Page) -> None:
@@ -665,8 +829,8 @@ def test_file_waits_for_a_busy_server(page: Page) -> None:
 # Errors.
 
 
-def error_body(message: str) -> dict[str, Any]:
-    return {"error": {"code": "x", "message": message, "request_id": "1"}}
+def error_body(message: str, code: str = "x") -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "request_id": "1"}}
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422, 500, 502, 504])
@@ -712,17 +876,22 @@ def test_unreachable_server_is_reported_and_can_be_retried(page: Page) -> None:
 
 def test_api_key_is_requested_validated_and_sent(page: Page) -> None:
     def guarded(route: Route) -> None:
-        if route.request.headers.get("authorization") == "Bearer good-key":
+        header = route.request.headers.get("authorization")
+        code = "invalid_key" if header else "unauthorized"
+        if header == "Bearer good-key":
             route.fulfill(json=translation_response("there"))
         else:
-            route.fulfill(status=401, json=error_body("an API key is needed"))
+            route.fulfill(status=401, json=error_body("the API key is wrong", code))
 
     page.route(TRANSLATE, guarded)
     page.route(ALIGN, lambda route: route.fulfill(json={"pairs": []}))
     key = page.get_by_label("API key")
     expect(key).to_be_hidden()
     source(page).fill("text")
-    expect(page.locator("#source-error")).to_contain_text("An API key is needed")
+    expect(page.locator("#source-error")).to_contain_text("This server requires an API key.")
+    key.fill("bad-key")
+    page.locator("#key button").click()
+    expect(page.locator("#source-error")).to_contain_text("The API key is wrong.")
     for value, valid in (("“good-key”", False), ("good key", False), ("good-key", True)):
         key.fill(value)
         page.locator("#key button").click()
@@ -747,7 +916,7 @@ def test_api_key_form_takes_focus_only_if_user_is_not_typing(page: Page) -> None
 def test_text_over_the_limit_is_not_sent(page: Page) -> None:
     bodies = mock_translations(page, lambda request: translation_response("x"))
     source(page).fill("😀" * 5001)
-    expect(page.locator("#source-error")).to_contain_text("5000")
+    expect(page.locator("#source-error")).to_contain_text("5,001 characters; the limit is 5,000")
     expect(page.locator("#count")).to_have_text("5,001 / 5,000")
     expect(source(page)).to_have_attribute("aria-invalid", "true")
     page.wait_for_timeout(800)
@@ -789,12 +958,40 @@ def test_right_to_left_text_is_displayed_right_to_left(page: Page) -> None:
         assert place.evaluate("e => e.matches(':dir(rtl)')")
 
 
+def test_forced_colors_keep_the_marking(open_page: OpenPage) -> None:
+    page = open_page(forced_colors="active")
+    mock_translations(page, lambda request: translation_response("one", "two"))
+    source(page).fill("text")
+    chosen = page.locator("#choices").get_by_role("option", selected=True)
+    assert chosen.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    page.locator("#echo").evaluate("e => e.append(document.createElement('mark'))")
+    assert page.locator("mark").evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+
+
+def test_print_shows_the_whole_text_without_controls(page: Page) -> None:
+    mock_translations(page, lambda request: translation_response("x\n" * 300))
+    source(page).fill(f"{'word ' * 23}\n" * 40)
+    expect(target(page)).to_contain_text("x")
+    page.emulate_media(media="print")
+    expect(source(page)).to_be_hidden()
+    expect(page.locator("#copy")).to_be_hidden()
+    for name in ("#echo", "#target"):
+        assert page.locator(name).evaluate("e => e.scrollHeight == e.clientHeight")
+    assert page.locator(".editor").evaluate("e => e.scrollHeight == e.clientHeight")
+
+
+def test_page_without_scripts_says_what_it_needs(open_page: OpenPage) -> None:
+    page = open_page("/?", java_script_enabled=False)
+    expect(page.locator("noscript p")).to_be_visible()
+    expect(page.locator("main")).to_be_hidden()
+
+
 @pytest.mark.parametrize("width", [375, 320])
 def test_narrow_window_has_no_horizontal_scrolling(open_page: OpenPage, width: int) -> None:
     page = open_page(viewport={"width": width, "height": 667})
     source(page).fill(f"{SENTENCES[0]}\n{'x' * 90}")
     expect(words(page).first).to_be_visible()
-    for name in ("attention", "file"):
+    for name in ("attention", "file", "history"):
         page.locator(f"#{name} summary").click()
     expect(page.locator("#map td").nth(1)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -810,7 +1007,7 @@ def test_page_has_no_serious_accessibility_violations(
     assert (max(map(int, re.findall(r"\d+", paper))) < 60) == (scheme == "dark")
     source(page).fill(f"{SENTENCES[0]}\n{SENTENCES[1]}")
     expect(words(page).first).to_be_visible()
-    for name in ("attention", "file"):
+    for name in ("attention", "file", "history"):
         page.locator(f"#{name} summary").click()
     expect(page.locator("#map td").nth(1)).to_be_visible()
     assert serious(page) == []

@@ -2,10 +2,10 @@
 
 import { overlap, unitOffsets, words } from "./text.js";
 
-const LOW_SCORE = 0.3; // words with a lower model score are marked
+const LOW_SCORE = 0.3; // words with a lower score are marked
 const MIN_SHARE = 0.5; // minimum weight of a highlighted source word, as a share of the highest weight
 
-// Returns the words of a translation, each with its model score and the positions of its source words.
+// Returns the words of a translation, each with its word score and the positions of its source words.
 export function alignWords(source, translation, pairs, languages) {
   const sourceOffset = unitOffsets(source);
   const targetOffset = unitOffsets(translation);

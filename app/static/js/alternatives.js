@@ -1,7 +1,7 @@
 // The n-best list. The user selects an entry with the arrow keys, Home, End or a click.
 
 import { find, make } from "./dom.js";
-import { words } from "./text.js";
+import { changedWords, words } from "./text.js";
 
 export class Alternatives {
   // `onSelect` receives the selected translation.
@@ -33,17 +33,16 @@ export class Alternatives {
   }
 
   #option({ text, score }, index, language) {
-    const known = new Set(words(this.translations[0].text, language).map((word) => word.text));
-    const content = words(text, language).map((word) =>
-      word.isWord && !known.has(word.text)
-        ? make("span", { className: "changed" }, word.text)
-        : word.text,
+    const parts = words(text, language);
+    const changed = changedWords(parts, words(this.translations[0].text, language));
+    const content = parts.map((part) =>
+      changed.has(part) ? make("span", { className: "changed" }, part.text) : part.text,
     );
     return make(
       "li",
       { id: `choice-${index}`, role: "option", onclick: () => this.#choose(index) },
       make("span", { className: "choice", lang: language, translate: false, dir: "auto" }, ...content),
-      make("span", { className: "quiet number" }, `model score ${score.toFixed(2)}`),
+      make("span", { className: "quiet number" }, `ranking score ${score.toFixed(2)}`),
     );
   }
 

@@ -2,7 +2,9 @@
 
 const KEY = "api-key";
 
-const UNREACHABLE = "The server cannot be reached.";
+const UNREACHABLE = "The server cannot be reached; check your connection.";
+
+const KEY_REQUIRED = "This server requires an API key.";
 
 export class ApiError extends Error {
   constructor(status, message, retryAfter) {
@@ -40,10 +42,11 @@ async function send(path, request) {
   });
   if (response.ok && content) return content;
   const retryAfter = Number(response.headers.get("Retry-After")) || 0;
-  throw new ApiError(response.status, sentence(content?.error?.message, response.status), retryAfter);
+  throw new ApiError(response.status, sentence(content?.error, response.status), retryAfter);
 }
 
-function sentence(message, status) {
+function sentence({ code, message } = {}, status) {
   if (!message) return `The server returned an error (status ${status}).`;
+  if (code === "unauthorized") return KEY_REQUIRED; // the message is for programs
   return `${message[0].toUpperCase()}${message.slice(1)}.`;
 }

@@ -6,14 +6,17 @@ import { ApiError, fetchModels, post, storeKey } from "./api.js";
 import { AttentionView } from "./attention.js";
 import { find, focusUnlessBusy } from "./dom.js";
 import { ErrorMessage } from "./error_message.js";
+import { introduce } from "./examples.js";
+import { TranslationHistory } from "./history.js";
 import { Languages } from "./languages.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
-import { Source } from "./source.js";
+import { format, Source } from "./source.js";
 import { length } from "./text.js";
 import { Upload } from "./upload.js";
 
 const MODELS_RETRY = 2000; // ms until models that are not ready are requested again
+const PATIENCE = 300; // ms until a translation is announced that has not arrived
 
 const source = new Source();
 const output = new Output((words) => source.highlight(words));
@@ -23,10 +26,17 @@ const alternatives = new Alternatives((translation) => {
   align(translation.text);
 });
 const languages = new Languages(onLanguagesChange);
+const visited = new TranslationHistory((entry) => {
+  languages.select(entry);
+  source.replace(entry.text);
+  showLanguages();
+  source.field.focus();
+});
 const errorMessage = new ErrorMessage(find("source-error"), find("source"));
 const live = new Live(translate, onTranslation, onError);
 let limits = { max_chars: Infinity, max_texts: 1, max_alternatives: 0 };
 let aligning; // the AbortController of the latest align request
+let waiting; // the timer of the message that a translation has not arrived yet
 
 new Upload(() => ({ limits, languages: languages.pair }));
 
@@ -34,35 +44,47 @@ new Upload(() => ({ limits, languages: languages.pair }));
 
 function translate(mode, signal) {
   output.busy = true;
+  if (!output.current) waiting ??= setTimeout(() => showStatus("Translating…"), PATIENCE);
   const count = mode === "beam" ? limits.max_alternatives : 0;
   return post("translate", { text: source.text, ...languages.pair, mode, alternatives: count }, signal);
 }
 
 function onTranslation(mode, { translations: [best], took_ms }) {
-  output.busy = false;
+  stopWaiting();
   errorMessage.clear();
   show(best);
   find("took").textContent = took_ms < 10 ? "" : `${(took_ms / 1000).toFixed(2)} s`;
-  find("status").textContent = "";
   if (mode === "beam") {
     announce(best.text);
+    visited.add({ text: source.text, translation: best.text, ...languages.pair });
     align(best.text);
     alternatives.show([best, ...best.alternatives], languages.pair.target);
-    if (best.truncated) note("A sentence is too long for the model. Its end was not translated.");
+    if (best.truncated) note("A sentence is too long for the model, and its end was not translated. Split the sentence.");
   }
 }
 
 function onError(mode, error) {
-  output.busy = false;
+  stopWaiting();
+  output.outdate();
   if (error.status === 401) askForKey();
   errorMessage.show(error, () => live.now());
 }
 
+function stopWaiting() {
+  clearTimeout(waiting);
+  waiting = undefined;
+  output.busy = false;
+  showStatus("");
+}
+
+const showStatus = (text) => {
+  find("status").textContent = text;
+};
+
 function show({ text, score }) {
   aligning?.abort();
   output.show(text, languages.pair.target);
-  find("copy").disabled = !text;
-  find("score").textContent = text ? `Model score ${score.toFixed(2)}` : "";
+  find("score").textContent = text ? `Ranking score ${score.toFixed(2)}` : "";
 }
 
 // Announces a final translation to screen readers.
@@ -94,7 +116,7 @@ function warnAboutLength(tokens) {
   const trained = languages.model?.limits.longest_trained;
   if (tokens <= trained || find("note").textContent) return;
   note(
-    `A sentence has ${tokens} tokens. The model was trained on at most ${trained}, so the translation may be worse.`,
+    `A sentence has ${tokens} tokens. The model was trained on at most ${trained}, so the translation may be worse. Split the sentence.`,
   );
 }
 
@@ -108,30 +130,36 @@ function onInput() {
   note("");
   alternatives.disable();
   output.forget();
+  find("intro").hidden = !source.blank;
   if (!languages.model) return; // loadModels() calls this function again
   if (source.blank || source.tooLong) {
     live.stop();
-    output.busy = false;
+    stopWaiting();
     if (source.blank) clear();
-    else errorMessage.show({ status: 422, message: `The text is longer than ${source.limit} characters.` });
+    else refuse();
     return;
   }
   live.changed(length(source.text));
+}
+
+function refuse() {
+  output.outdate();
+  const counted = `${format(length(source.text))} characters; the limit is ${format(source.limit)}`;
+  errorMessage.show({ status: 422, message: `The text has ${counted}. Shorten the text.` });
 }
 
 function clear() {
   output.show("", languages.pair.target);
   alternatives.clear();
   attention.set([], {});
-  for (const id of ["score", "spoken", "status", "took"]) find(id).textContent = "";
-  find("copy").disabled = true;
+  for (const id of ["score", "spoken", "took"]) find(id).textContent = "";
 }
 
 // After a swap, the translation becomes the text, if it is up to date.
 function onLanguagesChange(swapped) {
-  if (swapped && output.current && output.text) source.text = output.text;
-  showModel();
-  onInput();
+  showLanguages();
+  if (swapped && output.current && output.text) source.replace(output.text);
+  else onInput();
 }
 
 // Models.
@@ -144,9 +172,9 @@ async function loadModels() {
     source.refresh();
     languages.set(response.models);
     find("file-start").disabled = !languages.model;
-    showModel();
+    showLanguages();
     const ready = response.models.some((model) => model.ready);
-    showState(ready ? "" : "The model is not ready yet.");
+    showState(ready ? "" : "The model is loading. Translations start as soon as it is ready.");
     if (!ready) setTimeout(loadModels, MODELS_RETRY);
     else if (!source.blank) onInput(); // text entered while the page was loading
   } catch (error) {
@@ -156,10 +184,14 @@ async function loadModels() {
   }
 }
 
-function showModel() {
+function showLanguages() {
   source.field.lang = languages.pair.source;
   const model = languages.model;
   find("model").textContent = model ? `${model.name} · version ${model.version}` : "";
+  introduce(languages.offer, (example) => {
+    source.replace(example);
+    source.field.focus();
+  });
 }
 
 function showState(text) {
@@ -188,16 +220,15 @@ source.field.addEventListener("keydown", (event) => {
   if (languages.model && !source.blank && !source.tooLong) live.now();
 });
 find("clear").addEventListener("click", () => {
-  source.text = "";
-  onInput();
+  source.replace("");
   source.field.focus();
 });
 find("copy").addEventListener("click", async () => {
   try {
     await navigator.clipboard.writeText(output.text);
-    find("status").textContent = "Copied.";
+    showStatus("Copied.");
   } catch {
-    find("status").textContent = "The browser does not allow this page to copy.";
+    showStatus("The browser does not allow this page to copy. Select the text and copy it.");
   }
 });
 find("key").addEventListener("submit", (event) => {
@@ -208,4 +239,6 @@ find("key").addEventListener("submit", (event) => {
   loadModels();
 });
 
+source.refresh();
+find("intro").hidden = !source.blank;
 loadModels();

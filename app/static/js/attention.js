@@ -1,13 +1,19 @@
 // The attention view: thumbnails of all heads of a layer, and a table of weights for one head.
 
 import { post } from "./api.js";
+import { arcs } from "./arcs.js";
 import { find, make, moveTabStop, save, setOptions } from "./dom.js";
 import { ErrorMessage } from "./error_message.js";
-import { colorScheme, formatWeight, thumbnail, weightColors } from "./heatmap.js";
+import { average, colorScheme, formatWeight, thumbnail, weightColors } from "./heatmap.js";
 import { svg } from "./svg.js";
 
 const MOVES = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
 const COLUMNS = { Home: 0, End: Infinity };
+const AXES = {
+  cross: ["translation", "text"],
+  encoder: ["text", "text"],
+  decoder: ["translation", "translation"],
+};
 
 export class AttentionView {
   constructor() {
@@ -45,6 +51,7 @@ export class AttentionView {
       const response = await post("attention", body, request.signal);
       if (request !== this.request) return;
       this.response = response;
+      this.heads = heads(response.weights);
       this.#draw();
     } catch (error) {
       if (request !== this.request || error.name === "AbortError") return;
@@ -56,40 +63,60 @@ export class AttentionView {
   // Removes the weights of the previous request, which do not match the selection.
   #clear() {
     this.response = undefined;
-    for (const id of ["heads", "map", "cell"]) find(id).replaceChildren();
+    for (const id of ["heads", "arcs", "map", "cell"]) find(id).replaceChildren();
   }
 
   #draw() {
-    const { layer, layers, weights } = this.response;
+    const { layer, layers } = this.response;
     const numbers = Array.from({ length: layers }, (_, index) => String(index + 1));
     setOptions(find("layer"), numbers.map((number) => [number, number]), String(layer));
-    this.head = Math.min(this.head, weights.length - 1);
-    find("heads").replaceChildren(...weights.map((head, index) => this.#headButton(head, index)));
-    this.#drawTable();
+    this.head = Math.min(this.head, this.heads.length - 1);
+    find("heads").replaceChildren(...this.heads.map((head, index) => this.#headButton(head, index)));
+    this.#drawHead();
   }
 
-  #headButton(weights, head) {
+  #headButton({ name, weights }, head) {
     const select = () => {
       this.head = head;
       [...find("heads").children].forEach((button, index) =>
         button.setAttribute("aria-pressed", String(index === head)),
       );
-      this.#drawTable();
+      this.#drawHead();
     };
     const properties = { type: "button", onclick: select, "aria-pressed": String(head === this.head) };
-    return make("button", properties, thumbnail(weights), `Head ${head + 1}`);
+    return make("button", properties, thumbnail(weights), capitalize(name));
   }
 
-  #drawTable() {
-    const { rows, columns, weights } = this.response;
-    const headers = columns.map((column) => make("th", { scope: "col" }, label(column)));
-    const body = weights[this.head].map((row, y) =>
-      make("tr", {}, make("th", { scope: "row" }, label(rows[y])), ...row.map((weight, x) => this.#cell(weight, y, x))),
+  // The tokens and weights of the selected head.
+  get #picture() {
+    const { kind, rows, columns } = this.response;
+    const { weights } = this.heads[this.head];
+    return { title: this.#title(), axes: AXES[kind], rows: rows.map(label), columns: columns.map(label), weights };
+  }
+
+  #drawHead() {
+    const picture = this.#picture;
+    find("arcs").replaceChildren(arcs(picture));
+    this.#drawTable(picture);
+  }
+
+  #drawTable({ title, axes, rows, columns, weights }) {
+    const headers = columns.map((column) => make("th", { scope: "col" }, column));
+    const body = weights.map((row, y) =>
+      make("tr", {}, make("th", { scope: "row" }, rows[y]), ...row.map((weight, x) => this.#cell(weight, y, x))),
     );
+    const rowAxis = { scope: "rowgroup", rowSpan: rows.length, className: "axis" };
+    const columnAxis = { scope: "colgroup", colSpan: columns.length, className: "axis" };
+    body[0].prepend(make("th", rowAxis, `${capitalize(axes[0])} (attends)`));
     const table = make(
       "table",
-      { role: "grid", "aria-label": this.#title() },
-      make("thead", {}, make("tr", {}, make("td"), ...headers)),
+      { role: "grid", "aria-label": title },
+      make(
+        "thead",
+        {},
+        make("tr", {}, make("td", { colSpan: 2 }), make("th", columnAxis, `${capitalize(axes[1])} (attended to)`)),
+        make("tr", {}, make("td", { colSpan: 2 }), ...headers),
+      ),
       make("tbody", {}, ...body),
     );
     find("map").replaceChildren(table);
@@ -130,21 +157,24 @@ export class AttentionView {
 
   #title() {
     const { kind, layer } = this.response;
-    return `${kind} attention, layer ${layer}, head ${this.head + 1}`;
+    return `${kind} attention, layer ${layer}, ${this.heads[this.head].name}`;
   }
 
   #download() {
     if (!this.response) return;
-    const { kind, layer, rows, columns, weights } = this.response;
-    const picture = svg({
-      title: this.#title(),
-      rows: rows.map(label),
-      columns: columns.map(label),
-      weights: weights[this.head],
-    });
-    save(`attention-${kind}-${layer}-${this.head + 1}.svg`, "image/svg+xml", picture);
+    const { kind, layer } = this.response;
+    const name = this.heads[this.head].name.replaceAll(" ", "-");
+    save(`attention-${kind}-${layer}-${name}.svg`, "image/svg+xml", svg(this.#picture));
   }
 }
+
+// Returns the heads with their names, after their average.
+function heads(weights) {
+  const named = weights.map((head, index) => ({ name: `head ${index + 1}`, weights: head }));
+  return weights.length > 1 ? [{ name: "average", weights: average(weights) }, ...named] : named;
+}
+
+const capitalize = (text) => text[0].toUpperCase() + text.slice(1);
 
 // Returns a token without the character that stands for the space before it.
 const label = (token) => token.replace(/^▁/, "") || "␣";

@@ -27,6 +27,10 @@ function luminance(color) {
 
 export const formatWeight = (weight) => weight.toFixed(2).replace(/^0/, "");
 
+// Returns the average of the weights of all heads.
+export const average = (heads) =>
+  heads[0].map((row, y) => row.map((_, x) => heads.reduce((sum, head) => sum + head[y][x], 0) / heads.length));
+
 // Draws one pixel per weight.
 export function thumbnail(weights) {
   const canvas = document.createElement("canvas");

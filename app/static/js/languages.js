@@ -25,8 +25,23 @@ export class Languages {
     this.directions = models.flatMap((model) =>
       (model.directions ?? [model]).map(({ source, target }) => ({ source, target, model })),
     );
-    setOptions(this.from, entries(this.directions.map(({ source }) => source)), this.from.value);
-    this.#offer(this.to.value);
+    const query = new URLSearchParams(location.search);
+    const source = this.from.value || query.get("source");
+    setOptions(this.from, entries(this.directions.map(({ source }) => source)), source);
+    this.#offer(this.to.value || query.get("target"));
+  }
+
+  // Selects a pair, if a model has it.
+  select(pair) {
+    if (!this.#model(pair)) return;
+    this.from.value = pair.source;
+    this.#offer(pair.target);
+  }
+
+  // The source language, and the names of the languages that it can be translated into.
+  get offer() {
+    const names = [...this.to.options].map(({ textContent }) => textContent);
+    return { source: this.from.value, sourceName: this.from.selectedOptions[0]?.textContent, targetNames: names };
   }
 
   get pair() {
@@ -47,6 +62,14 @@ export class Languages {
     setOptions(this.to, entries(directions.map((direction) => direction.target)), target);
     const opposite = { source: this.to.value, target: this.from.value };
     find("swap").disabled = !this.#model(opposite);
+    if (this.model) this.#showInAddress();
+  }
+
+  // A link to the page includes the languages.
+  #showInAddress() {
+    const url = new URL(location.href);
+    for (const [name, code] of Object.entries(this.pair)) url.searchParams.set(name, code);
+    history.replaceState(null, "", url);
   }
 }
 

@@ -21,21 +21,36 @@ export class Output {
   show(text, language, parts = words(text, language)) {
     this.text = text;
     this.current = true;
+    this.#setStale(false);
+    find("copy").disabled = !text;
     this.element.lang = language;
     this.element.replaceChildren(...parts.map((part) => (part.isWord ? this.#word(part) : part.text)));
     const [first] = this.#alignedWords();
     if (first) moveTabStop(this.#alignedWords(), first);
+    // The arrow keys scroll a long text.
+    this.element.tabIndex = this.element.scrollHeight > this.element.clientHeight ? 0 : -1;
     this.#leave();
   }
 
   // Removes the source words, because the text has changed.
   forget() {
     this.current = false;
+    find("copy").disabled = true;
     for (const word of this.#alignedWords()) {
       word.removeAttribute("tabindex");
       word.replaceWith(word.cloneNode(true)); // without event listeners
     }
     this.#leave();
+  }
+
+  // Shows that no newer translation is on its way, if this one belongs to an earlier text.
+  outdate() {
+    this.#setStale(!this.current && Boolean(this.text));
+  }
+
+  #setStale(stale) {
+    this.element.classList.toggle("stale", stale);
+    find("stale").textContent = stale ? "This translation belongs to an earlier text." : "";
   }
 
   set busy(busy) {
@@ -69,7 +84,7 @@ export class Output {
 
   #visit(part) {
     const from = part.sources.map((source) => `“${source.text}”`).join(", ");
-    const score = `model score ${part.score.toFixed(2)}`;
+    const score = `word score ${part.score.toFixed(2)}`;
     find("word").textContent = `“${part.text}”${from && ` from ${from}`} · ${score}`;
     this.onVisit(part.sources);
   }

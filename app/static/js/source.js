@@ -1,11 +1,16 @@
 // The text field: character count, limit and highlighted words.
 
 import { find, make } from "./dom.js";
+import { load, store } from "./storage.js";
 import { length } from "./text.js";
+
+const KEY = "text";
+const MAX_UNDO_LINES = 200; // the browser inserts each line separately, which takes long for more
 
 export class Source {
   constructor() {
     this.field = find("source");
+    this.field.value ||= load("sessionStorage", KEY) ?? "";
     this.limit = Infinity;
     this.field.addEventListener("input", () => this.refresh());
   }
@@ -14,9 +19,18 @@ export class Source {
     return this.field.value;
   }
 
-  set text(text) {
-    this.field.value = text;
-    this.refresh();
+  // Replaces the text, so that the browser can undo it, and fires one input event.
+  replace(text) {
+    const { activeElement } = document;
+    const mute = (event) => event.stopImmediatePropagation(); // one event per line
+    this.field.addEventListener("input", mute, { capture: true });
+    this.field.focus({ preventScroll: true });
+    this.field.select();
+    const undoable = text.split("\n", MAX_UNDO_LINES + 1).length <= MAX_UNDO_LINES;
+    if (!undoable || !document.execCommand(text ? "insertText" : "delete", false, text)) this.field.value = text;
+    this.field.removeEventListener("input", mute, { capture: true });
+    this.field.dispatchEvent(new Event("input"));
+    activeElement.focus({ preventScroll: true });
   }
 
   get blank() {
@@ -28,6 +42,7 @@ export class Source {
   }
 
   refresh() {
+    store("sessionStorage", KEY, this.text);
     this.highlight([]);
     const count = find("count");
     count.textContent = `${format(length(this.text))} / ${format(this.limit)}`;
@@ -43,8 +58,18 @@ export class Source {
       parts.push(this.text.slice(end, word.start), make("mark", {}, this.text.slice(word.start, word.end)));
       end = word.end;
     }
-    find("echo").replaceChildren(...parts, this.text.slice(end));
+    const echo = find("echo");
+    echo.replaceChildren(...parts, this.text.slice(end));
+    scrollTo(echo.querySelector("mark"), echo.parentElement);
   }
 }
 
-const format = (number) => (Number.isFinite(number) ? number.toLocaleString("en") : "…");
+// Scrolls a box to an element inside, unless it is visible.
+function scrollTo(element, box) {
+  if (!element) return;
+  const [inner, outer] = [element.getBoundingClientRect(), box.getBoundingClientRect()];
+  const visible = inner.top >= outer.top && inner.bottom <= outer.bottom;
+  if (!visible) box.scrollTop += inner.top - outer.top - outer.height / 2;
+}
+
+export const format = (number) => (Number.isFinite(number) ? number.toLocaleString("en") : "…");

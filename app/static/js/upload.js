@@ -27,7 +27,7 @@ export class Upload {
   async #read() {
     this.errorMessage.clear();
     this.parsed = undefined;
-    find("file-result").hidden = find("file-work").hidden = find("column-label").hidden = true;
+    for (const id of ["file-result", "file-work", "column-label", "header-label"]) find(id).hidden = true;
     const [file] = find("file-input").files;
     if (!file) return;
     try {
@@ -40,6 +40,8 @@ export class Upload {
     const numbers = Array.from({ length: columns }, (_, index) => [String(index), String(index + 1)]);
     setOptions(find("column"), numbers);
     find("column-label").hidden = numbers.length < 2;
+    find("header-label").hidden = !this.parsed.table;
+    find("header").checked = this.parsed.table && looksLikeHeader(this.parsed.cells);
   }
 
   // Starts a job. Later changes of languages or column do not affect it.
@@ -47,12 +49,13 @@ export class Upload {
     if (!this.parsed) return;
     const column = Number(find("column").value);
     const [file] = find("file-input").files;
-    const texts = this.parsed.cells.map((row) => row[column] ?? "");
-    this.job = { ...this.context(), ...this.parsed, name: file.name, texts, translations: [] };
-    const tooLong = texts.findIndex((text) => length(text) > this.job.limits.max_chars);
-    if (tooLong < 0) return this.#run();
-    const message = `Line ${tooLong + 1} is longer than ${this.job.limits.max_chars} characters.`;
-    this.errorMessage.show({ status: 422, message });
+    const { limits, languages } = this.context();
+    const header = this.parsed.table && find("header").checked;
+    const parts = this.parsed.cells.flatMap((row, index) =>
+      header && index === 0 ? [] : split(row[column] ?? "", limits.max_chars).map((text) => ({ row: index, text })),
+    );
+    this.job = { ...this.parsed, limits, languages, column, header, parts, name: file.name, translations: [] };
+    this.#run();
   }
 
   // Runs the job, or resumes it after an error.
@@ -71,15 +74,16 @@ export class Upload {
     }
   }
 
-  async #translate({ texts, translations, languages, limits }, signal) {
+  async #translate({ cells, parts, translations, languages, limits }, signal) {
     const progress = find("file-progress");
     const showProgress = () => {
-      progress.max = texts.length;
-      progress.value = translations.length;
-      this.#showStatus(`${translations.length} of ${texts.length} lines`);
+      progress.max = cells.length;
+      progress.value = parts[translations.length]?.row ?? cells.length;
+      this.#showStatus(`${progress.value} of ${cells.length} lines`);
     };
     showProgress();
-    for (const batch of batches(texts.slice(translations.length), limits)) {
+    const texts = parts.slice(translations.length).map(({ text }) => text);
+    for (const batch of batches(texts, limits)) {
       const response = await sendWithRetry(
         () => post("translate", { text: batch, ...languages }, signal),
         ({ message, retryAfter }) => this.#showStatus(`${message} Trying again in ${retryAfter} s.`),
@@ -111,15 +115,15 @@ export class Upload {
 const isTable = (name) => /\.(tsv|tab)$/i.test(name);
 
 async function decode(file) {
-  if (file.size > MAX_BYTES) throw new Error("The file is larger than 5 MB.");
+  if (file.size > MAX_BYTES) throw new Error("The file is larger than 5 MB. Split it.");
   const bytes = await file.arrayBuffer();
   let text;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw new Error("The file is not UTF-8 text.");
+    throw new Error("The file is not UTF-8 text. Save it as UTF-8.");
   }
-  if (!text.trim()) throw new Error("The file is empty.");
+  if (!text.trim()) throw new Error("The file is empty. Choose another file.");
   return text;
 }
 
@@ -133,9 +137,34 @@ function parse(text, table) {
   return { cells, columns, ends, table };
 }
 
+// Returns whether the first line of a table names its columns: each cell is a word or a few, without
+// digits or punctuation, and no cell is repeated.
+function looksLikeHeader([first, ...others]) {
+  const names = first.every((cell) => /^[\p{L}_ -]{1,40}$/u.test(cell));
+  return names && others.length > 0 && first.length > 1 && new Set(first).size === first.length;
+}
+
+// Splits a text that is longer than the limit after a sentence, or else after a word.
+function split(text, limit) {
+  const characters = [...text];
+  const parts = [];
+  while (characters.length > limit) {
+    const part = characters.slice(0, limit).join("");
+    const [whole] = /^.*[.!?…。！？]\s+/s.exec(part) ?? /^.*\s/s.exec(part) ?? [part];
+    parts.push(whole);
+    characters.splice(0, length(whole));
+  }
+  return [...parts, characters.join("")];
+}
+
 // Returns one translation per line. A table gets an additional last column.
-function content({ cells, columns, ends, table, translations }) {
-  const lines = translations.map((text, row) => {
+function content({ cells, columns, column, ends, table, header, parts, translations, languages }) {
+  const rows = cells.map(() => "");
+  parts.forEach(({ row }, index) => {
+    rows[row] += translations[index];
+  });
+  if (header) rows[0] = `${cells[0][column] ?? ""} (${languages.target})`;
+  const lines = rows.map((text, row) => {
     const cell = text.replace(/[\t\r\n]+/g, " "); // a line break would add a line
     if (!table || !cells[row].join("")) return cell;
     return [...cells[row], ...Array(columns - cells[row].length).fill(""), cell].join("\t");
