@@ -22,13 +22,8 @@ from app.engines.engine import (
 )
 from app.errors import ApiError, UnavailableError
 from app.models.batcher import Batcher, Observer, Task
-from app.text.sentences import (
-    Span,
-    SplitText,
-    join_translations,
-    pair_sentences,
-    split_sentences,
-)
+from app.text.sentences import SplitText, join_translations, pair_sentences
+from tfnmt.documents.sentences import Span, split_sentences
 
 CHECK_SECONDS = 1.0
 """Interval between readiness checks of a model."""

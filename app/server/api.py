@@ -13,8 +13,8 @@ from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES, AlignedSentence, Model
 from app.server import schemas
 from app.server.request_guard import RequestGuard
-from app.text.sentences import Span
-from app.text.tokens import locate_tokens
+from tfnmt.documents.sentences import Span
+from tfnmt.documents.tokens import locate_tokens
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Error, "description": "the request body is not valid JSON"},
