@@ -208,6 +208,24 @@ class Model:
             for (source, target), alignment in zip(spans, alignments, strict=True)
         ]
 
+    async def translate_sentences(
+        self, client: Hashable, sentences: Sequence[Sentence], mode: Mode
+    ) -> list[Translation]:
+        """Translate single sentences.
+
+        Raises:
+            ApiError: The model is not ready or the queue is full.
+        """
+        return await self._translate_cached(client, mode, sentences)
+
+    async def align_sentences(self, client: Hashable, pairs: Sequence[Pair]) -> list[Alignment]:
+        """Align single sentences with their translations.
+
+        Raises:
+            ApiError: The model is not ready or the queue is full.
+        """
+        return await self._run(client, "align", pairs)
+
     async def attention(self, client: Hashable, pair: Pair) -> Attention:
         """Return the attention weights of all layers and heads for one sentence."""
         self.require_ready()

@@ -16,6 +16,7 @@ CODES = {
     404: "not_found",
     405: "method_not_allowed",
     408: "timeout",
+    409: "not_ready",
     413: "too_large",
     415: "unsupported_media_type",
     422: "invalid",
@@ -30,7 +31,8 @@ MESSAGES = {
 
 FIELD_NAME = re.compile(r"[a-z0-9_]{1,60}", re.ASCII)
 
-PLAIN_ERROR_PATHS = ("/translate", "/languages", "/frontend/settings")
+PLAIN_ERROR_PATHS = ("/translate", "/translate_file", "/detect", "/languages", "/frontend/settings")
+DOWNLOADS = "/download_file/"
 """Paths of LibreTranslate's API, whose clients expect the error as a string."""
 
 
@@ -79,7 +81,8 @@ def error_response(request: Request, error: ApiError) -> JSONResponse:
         "message": error.message,
         "request_id": request.state.request_id,
     }
-    if request.scope["path"] in PLAIN_ERROR_PATHS:
+    path = request.scope["path"]
+    if path in PLAIN_ERROR_PATHS or path.startswith(DOWNLOADS):
         content = error.message
     response = JSONResponse({"error": content}, error.status)
     if error.retry_after is not None:

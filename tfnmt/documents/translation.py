@@ -110,6 +110,11 @@ def translate_segments(
     return notices
 
 
+def count_sentences(segments: Sequence[Segment], options: Options) -> int:
+    """Return the number of sentences that a model has to translate."""
+    return sum(_has_words(part) for segment in segments for part in _split(segment, options))
+
+
 def _split(segment: Segment, options: Options) -> list[_Sentence]:
     """Return the sentences of a segment and the white space between them."""
     text = segment.text
