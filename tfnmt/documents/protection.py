@@ -7,7 +7,6 @@ tried; the last resort is to translate the text around it in parts.
 
 import re
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from tfnmt.documents.alignment import WORD, find_words
@@ -44,9 +43,13 @@ URL_END = ".,;:!?)]}'\""
 """Characters that belong to the sentence at the end of a URL or an address."""
 
 NUMBERS = ("123", "345", "567", "789", "234", "456", "678")
-NAMES = ("Tom", "Boston", "Toronto", "Berlin", "Peter")
-STAND_INS = (NUMBERS, NAMES)
-"""Words that models copy, in the order of the attempts. docs/how-to/documents.md has the shares."""
+NAMES = ("Tom", "Boston", "Toronto", "Berlin", "Peter", "Paris")
+"""Words that models copy. docs/how-to/documents.md reports how often."""
+
+MEASURE = re.compile(r"[€£¥]|\$ ?\d|\d")
+"""The beginning of a number with a unit."""
+
+ATTEMPTS = 2
 
 
 class Protected(NamedTuple):
@@ -97,11 +100,20 @@ def _marks_at(pieces: Sequence[Piece], position: int) -> tuple[object, ...]:
     return ()
 
 
-def choose_stand_ins(text: str, count: int, words: Sequence[str]) -> list[str] | None:
-    """Return different stand-ins that the text does not contain; None if there are too few."""
+def choose_stand_ins(text: str, protected: Sequence[Protected], attempt: int) -> list[str] | None:
+    """Return different stand-ins that a text does not contain; None if there are too few.
+
+    A number stands for a measure at first, and a name for anything else. The second attempt is the
+    opposite.
+    """
     used = set(WORD.findall(text))
-    chosen = list(islice((word for word in words if word not in used), count))
-    return chosen if len(chosen) == count else None
+    words = [iter(word for word in each if word not in used) for each in (NUMBERS, NAMES)]
+    chosen = []
+    for _, piece in protected:
+        is_measure = bool(MEASURE.match(piece.text))
+        chosen.append(next(words[(attempt == 0) != is_measure], None))
+    complete = [word for word in chosen if word is not None]
+    return complete if len(complete) == len(chosen) else None
 
 
 def is_complete(translation: str, stand_ins: Sequence[str]) -> bool:

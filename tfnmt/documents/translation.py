@@ -8,7 +8,7 @@ from itertools import islice
 from tfnmt.documents.glossary import Glossary, Match
 from tfnmt.documents.projection import ModelText, project, restore
 from tfnmt.documents.protection import (
-    STAND_INS,
+    ATTEMPTS,
     Protected,
     choose_stand_ins,
     find_protected,
@@ -183,13 +183,13 @@ class _Batch:
 
     def translate(self, sentences: Sequence[_Sentence]) -> None:
         """Set the results of the sentences."""
-        for stand_ins in STAND_INS:
-            sentences = self._attempt(sentences, stand_ins)
+        for attempt in range(ATTEMPTS):
+            sentences = self._attempt(sentences, attempt)
         self._translate_around(sentences)
 
-    def _attempt(self, sentences: Sequence[_Sentence], stand_ins: Sequence[str]) -> list[_Sentence]:
-        """Translate with these stand-ins; return the sentences in which one was lost."""
-        sources = [_model_text(sentence, stand_ins) for sentence in sentences]
+    def _attempt(self, sentences: Sequence[_Sentence], attempt: int) -> list[_Sentence]:
+        """Translate with stand-ins; return the sentences in which one was lost."""
+        sources = [_model_text(sentence, attempt) for sentence in sentences]
         texts = [source.text for source in sources if source]
         translations = iter(self._translator.translate(texts) if texts else ())
         left: list[_Sentence] = []
@@ -257,15 +257,15 @@ class _Batch:
             length = len(joined(sentence.pieces))
             rest = Segment(list(cut(sentence.pieces, end, length + 1)))
             all_parts.append(parts + _split(rest, options))
-        self._attempt([part for parts in all_parts for part in parts if _has_words(part)], ())
+        self._attempt([part for parts in all_parts for part in parts if _has_words(part)], 0)
         for sentence, parts in zip(sentences, all_parts, strict=True):
             sentence.result = [piece for part in parts for piece in part.final]
 
 
-def _model_text(sentence: _Sentence, stand_ins: Sequence[str]) -> ModelText | None:
+def _model_text(sentence: _Sentence, attempt: int) -> ModelText | None:
     """Return the text that the model reads; None if there are too few stand-ins."""
     text = joined(sentence.pieces)
-    words = choose_stand_ins(text, len(sentence.protected), stand_ins)
+    words = choose_stand_ins(text, sentence.protected, attempt)
     if words is None:
         return None
     pieces: list[Piece] = []
