@@ -31,7 +31,7 @@ FIND_ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Error} for status in (401, 404, 409, 422, 429)
 }
 PLAIN_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": PlainError} for status in (*STATUSES, 404)
+    status: {"model": PlainError} for status in (*STATUSES, 404, 409)
 }
 BINARY = {"type": "string", "format": "binary"}
 CONTENT: dict[str, Any] = {
@@ -119,7 +119,7 @@ def routes(guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection
 
     @router.post(
         "/translate_file",
-        responses=PLAIN_ERRORS,
+        responses={status: PLAIN_ERRORS[status] for status in STATUSES},
         openapi_extra=_body("api_key"),
         tags=["LibreTranslate"],
     )
@@ -141,7 +141,7 @@ def routes(guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection
 
     @router.get(
         "/download_file/{name}",
-        responses={200: CONTENT, 404: {"model": PlainError}},
+        responses={200: CONTENT, **{status: PLAIN_ERRORS[status] for status in (404, 409, 422)}},
         response_class=Response,
         tags=["LibreTranslate"],
     )

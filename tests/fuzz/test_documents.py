@@ -59,10 +59,9 @@ class Chaos(UpperCase):
 
 def nodes(text: str) -> Iterator[LexborNode]:
     page = text.lstrip().lower().startswith(("<!doctype", "<html", "<head", "<body"))
-    node = LexborHTMLParser(text if page else f"<!---->{text}", is_fragment=not page).root
-    while node is not None:
-        yield from node.traverse(include_text=True)
-        node = node.next
+    root = LexborHTMLParser(text if page else f"<!---->{text}", is_fragment=not page).root
+    if root is not None:  # its siblings are traversed as well
+        yield from root.traverse(include_text=True)
 
 
 def tags(text: str) -> Counter[str]:
@@ -82,6 +81,7 @@ def scripts(text: str) -> list[str | None]:
 
 @given(text=HTML, seed=st.integers(0, 1000))
 @example(text="<b>" * 300, seed=0)
+@example(text="x<a></a><a><code>y</code></a>", seed=0)
 @example(text='<noscript><p title="</noscript><img src=x onerror=alert(1)>">', seed=1)
 @example(text="<title><b>one</b></title><textarea></title>two</textarea>", seed=2)
 @example(text="<svg></p><style><a id='</style><img src=1 onerror=alert(1)>'>", seed=3)
@@ -94,7 +94,9 @@ def test_html_keeps_all_tags_and_gets_no_script(text: str, seed: int) -> None:
     output = document.write().decode()
     lost = tags(text) - tags(output)
     assert not lost, (output, lost)
-    assert scripts(output) == scripts(text), output
+    # HTML cannot express some unfinished scripts: the same page without a translation shows them.
+    assert scripts(output) == scripts(read_html(text).write().decode()), output
+    assert len(scripts(output)) <= len(scripts(text)), output
 
 
 @given(

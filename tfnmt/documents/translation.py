@@ -247,7 +247,7 @@ class _Batch:
             end = 0
             for span, piece in sentence.protected:
                 parts += _split(Segment(list(cut(sentence.pieces, end, span.start))), options)
-                fixed = [piece, *_without_text(sentence.pieces, span)]
+                fixed = list(_replaced(sentence.pieces, span, piece))
                 parts.append(_Sentence(fixed, result=fixed))
                 end = span.end
                 self._notices.add(
@@ -272,15 +272,19 @@ def _model_text(sentence: _Sentence, attempt: int) -> ModelText | None:
     end = 0
     for (span, original), word in zip(sentence.protected, words, strict=True):
         pieces += cut(sentence.pieces, end, span.start)
-        pieces.append(Piece(word, original.marks))
-        pieces += _without_text(sentence.pieces, span)
+        pieces += _replaced(sentence.pieces, span, Piece(word, original.marks))
         end = span.end
     pieces += cut(sentence.pieces, end, len(text) + 1)
     originals = [original for _, original in sentence.protected]
     return ModelText(pieces, dict(zip(words, originals, strict=True)))
 
 
-def _without_text(pieces: Sequence[Piece], span: Span) -> Iterator[Piece]:
-    """Yield the objects and marks inside a protected part, which are not in its own piece."""
-    for piece in list(cut(pieces, *span))[1:]:
-        yield piece if not piece.text else Piece("", piece.marks)
+def _replaced(pieces: Sequence[Piece], span: Span, replacement: Piece) -> Iterator[Piece]:
+    """Yield a protected part as one piece, with the objects and marks that are inside."""
+    first = True
+    for piece in cut(pieces, *span):
+        if not piece.text:
+            yield piece
+        else:
+            yield replacement if first else Piece("", piece.marks)
+            first = False
