@@ -83,6 +83,8 @@ def scripts(text: str) -> list[str | None]:
 @example(text="<b>" * 300, seed=0)
 @example(text="x<a></a><a><code>y</code></a>", seed=0)
 @example(text='<noscript><p title="</noscript><img src=x onerror=alert(1)>">', seed=1)
+@example(text="<svg><style>&lt;img src=x onerror=alert(1)&gt;", seed=1)
+@example(text="<template><svg><script>&lt;script&gt;", seed=1)
 @example(text="<title><b>one</b></title><textarea></title>two</textarea>", seed=2)
 @example(text="<svg></p><style><a id='</style><img src=1 onerror=alert(1)>'>", seed=3)
 def test_html_keeps_all_tags_and_gets_no_script(text: str, seed: int) -> None:

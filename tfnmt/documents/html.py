@@ -47,6 +47,14 @@ VOID = _names(
 )
 """Elements without an end tag."""
 
+FOREIGN = _names("math svg")
+"""Elements of other languages than HTML."""
+
+RAW_TEXT = _names("iframe noembed noframes plaintext script style xmp")
+"""Elements of HTML whose text has no escapes."""
+
+LEADING_BREAK = _names("listing pre textarea")
+
 TRANSLATED_ATTRIBUTES = ("alt", "aria-label", "placeholder", "title")
 UNIQUE_ATTRIBUTES = ("id", "name")
 
@@ -187,8 +195,7 @@ class _Reader:
         Raises:
             UserError: The elements are nested too deeply.
         """
-        if depth > MAX_DEPTH:
-            raise UserError(f"HTML: nested deeper than {MAX_DEPTH} elements; remove some")
+        check_depth(depth)
         if node.is_text_node:
             self.output.add(Piece(node.text_content or "", marks))
         elif node.is_element_node:
@@ -201,7 +208,7 @@ class _Reader:
         if tag == "br":
             self.output.add(Piece("\n", marks, _start_tag(node, {})))
         elif tag in OPAQUE or tag in CODE or _is_excluded(node):
-            self._literal(node, marks)
+            self._literal(node, marks, depth)
         elif tag in BLOCKS or node.mem_id in self._with_blocks:
             self._container(node, depth)
         elif tag in OBJECTS or node.mem_id not in self._with_text:
@@ -213,9 +220,9 @@ class _Reader:
             for child in _siblings(node.first_child):
                 self.read(child, (*marks, mark), depth + 1)
 
-    def _literal(self, node: LexborNode, marks: tuple[Tag, ...]) -> None:
+    def _literal(self, node: LexborNode, marks: tuple[Tag, ...], depth: int) -> None:
         """Read an element that stays as it is: a block, a word or an object."""
-        html = _literal_html(node)
+        html = _literal_html(node, depth)
         if node.tag in BLOCKS or node.mem_id in self._with_blocks:
             self.output.literal(html)
             return
@@ -249,6 +256,12 @@ class _Reader:
         return attributes
 
 
+def check_depth(depth: int) -> None:
+    """Raise a UserError if elements are nested too deeply."""
+    if depth > MAX_DEPTH:
+        raise UserError(f"HTML: nested deeper than {MAX_DEPTH} elements; remove some")
+
+
 def _mark_ancestors(node: LexborNode, marked: set[int]) -> None:
     parent = node.parent
     while parent is not None and parent.mem_id not in marked:
@@ -277,13 +290,35 @@ def _start_tag(
     return (*parts, ">")
 
 
-def _literal_html(node: LexborNode) -> str:
-    """Return an element as it is. The parser drops a line break after the start tag of some."""
-    text = node.first_child.text_content if node.first_child is not None else None
-    if node.tag in ("pre", "textarea", "listing") and (text or "").startswith("\n"):
-        start = "".join(part for part in _start_tag(node, {}) if isinstance(part, str))
-        return f"{start}\n{node.inner_html}</{node.tag}>"
-    return node.html or ""
+def _literal_html(node: LexborNode, depth: int = 0, foreign: bool = False) -> str:
+    """Return a node as it is.
+
+    The parser's own serializer writes the text of `<svg><style>` without escapes, as for HTML. A
+    browser would then read markup where there was text.
+
+    Args:
+        node: The node.
+        depth: The number of elements around it.
+        foreign: Whether it is in SVG or MathML.
+    """
+    check_depth(depth)
+    tag = node.tag or ""
+    if node.is_text_node:
+        raw = not foreign and node.parent is not None and node.parent.tag in RAW_TEXT
+        return (node.text_content or "") if raw else _escape(node.text_content or "")
+    if not node.is_element_node:
+        return "" if tag == "-doctype" else node.html or ""
+    start = "".join(part for part in _start_tag(node, {}) if isinstance(part, str))
+    if tag in VOID and not foreign:
+        return start
+    foreign = tag in FOREIGN or (foreign and tag != "foreignObject")
+    first = node.first_child
+    if tag == "template" and not foreign and (contents := node.template_fragments()):
+        first = contents[0].first_child
+    children = [_literal_html(child, depth + 1, foreign) for child in _siblings(first)]
+    # The parser drops a line break after these start tags.
+    lost = tag in LEADING_BREAK and children[:1] and children[0].startswith("\n")
+    return "".join((start, "\n" if lost else "", *children, f"</{tag}>"))
 
 
 # --- Writing --------------------------------------------------------------------------------------

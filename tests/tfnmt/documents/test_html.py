@@ -41,6 +41,10 @@ def translate(text: str, translator: Translator | None = None) -> str:
         ("<script>if (a < b) { c() }</script>", "<script>if (a < b) { c() }</script>"),
         ("<p>one<script>two</script> three</p>", "<p>ONE<script>two</script> THREE</p>"),
         ("<style>b > i {}</style><svg><text>x</text></svg>",) * 2,
+        ('<svg viewBox="0 0 1 1"><style>a &gt; b</style><path d="m1"></path></svg>',) * 2,
+        ("<svg><style>&lt;img src=x onerror=alert(1)&gt;</style></svg>",) * 2,
+        ("<template><b>one</b><style>a > b</style></template>",) * 2,
+        ('<noscript><img alt="&lt;/noscript&gt;"></noscript>',) * 2,
     ],
 )
 def test_html_is_translated(text: str, expected: str) -> None:
