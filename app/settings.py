@@ -27,6 +27,8 @@ MAX_PORT = 65535
 MAX_TEXTS = 10_000
 """Maximum of --max_texts. It bounds the time to validate a request."""
 
+POSITIVE = ("deadline", "parallel_streams", "max_chars", "max_texts", "max_sentences")
+
 EXAMPLE_ORIGIN = "https://example.org"
 
 
@@ -43,6 +45,9 @@ class Settings:
     max_chars: int = 5000
     max_texts: int = 64
     max_sentences: int = 1000
+    document_mb: int = 10
+    document_minutes: int = 30
+    document_deadline: float = 600.0
     cache: int = 10_000
     rate: int = 0
     key_digests: frozenset[bytes] = frozenset()
@@ -62,6 +67,16 @@ class Settings:
         as a surrogate pair of 12 bytes.
         """
         return 2 * 12 * self.max_chars + 4096
+
+    @property
+    def max_document_bytes(self) -> int:
+        """Maximum size of a document."""
+        return self.document_mb * 1_000_000
+
+    @property
+    def max_document_chars(self) -> int:
+        """Maximum characters to translate in a document: 200 times those of a request."""
+        return 200 * self.max_chars
 
 
 def parse(
@@ -86,14 +101,15 @@ def parse(
         raise UsageError(
             "no model; set --model=DIR (an export) or --backend=http://host:8501/v1/models/NAME"
         )
-    for name in ("deadline", "parallel_streams", "max_chars", "max_texts", "max_sentences"):
+    for name in (*POSITIVE, "document_mb", "document_minutes", "document_deadline"):
         if getattr(flags, name) <= 0:
             raise UsageError(f"--{name}={getattr(flags, name)}: must be greater than 0")
     for name in ("cache", "rate", "port"):
         if getattr(flags, name) < 0:
             raise UsageError(f"--{name}={getattr(flags, name)}: must be 0 or greater")
-    if not isfinite(flags.deadline):
-        raise UsageError(f"--deadline={flags.deadline}: must be finite; try 60")
+    for name, example in (("deadline", 60), ("document_deadline", 600)):
+        if not isfinite(getattr(flags, name)):
+            raise UsageError(f"--{name}={getattr(flags, name)}: must be finite; try {example}")
     for name, limit in (("port", MAX_PORT), ("max_texts", MAX_TEXTS)):
         if getattr(flags, name) > limit:
             raise UsageError(f"--{name}={getattr(flags, name)}: must be {limit} or less")
@@ -110,6 +126,9 @@ def parse(
         max_chars=flags.max_chars,
         max_texts=flags.max_texts,
         max_sentences=flags.max_sentences,
+        document_mb=flags.document_mb,
+        document_minutes=flags.document_minutes,
+        document_deadline=flags.document_deadline,
         cache=flags.cache,
         rate=flags.rate,
         key_digests=_read_keys(flags.api_keys) if flags.api_keys else frozenset(),
@@ -187,6 +206,27 @@ def make_parser() -> argparse.ArgumentParser:
         default=Settings.max_sentences,
         metavar="N",
         help="maximum sentences in all texts of a request (default: %(default)d)",
+    )
+    add(
+        "--document_mb",
+        type=int,
+        default=Settings.document_mb,
+        metavar="N",
+        help="maximum size of a document in MB (default: %(default)d)",
+    )
+    add(
+        "--document_minutes",
+        type=int,
+        default=Settings.document_minutes,
+        metavar="N",
+        help="minutes after which a document is deleted (default: %(default)d)",
+    )
+    add(
+        "--document_deadline",
+        type=float,
+        default=Settings.document_deadline,
+        metavar="SECONDS",
+        help="maximum time to translate a document (default: %(default)g)",
     )
     add(
         "--cache",

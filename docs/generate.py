@@ -207,10 +207,17 @@ def _operation(operation: Schema) -> Iterator[tuple[str, str]]:
     bodies = {"request": operation["requestBody"]} if "requestBody" in operation else {}
     rows: dict[str, list[str]] = {}
     for name, body in (bodies | operation["responses"]).items():
-        kinds = ", ".join(f"`{kind.partition(';')[0]}`" for kind in body["content"])
-        content = next(iter(body["content"].values()))
-        rows.setdefault(f"{kinds}: {_content(content.get('schema', {}))}", []).append(name)
+        rows.setdefault(_body(body.get("content", {})), []).append(name)
     return ((", ".join(names), body) for body, names in rows.items())
+
+
+def _body(contents: Mapping[str, Any]) -> str:
+    """Return the media types of a body and its fields."""
+    if not contents:
+        return "none"
+    kinds = ", ".join(f"`{kind.partition(';')[0]}`" for kind in contents)
+    content = next(iter(contents.values()))
+    return f"{kinds}: {_content(content.get('schema', {}))}"
 
 
 def _content(schema: Schema) -> str:

@@ -1,7 +1,8 @@
 """Log lines and progress bars on stderr. Bars appear only if stderr is a terminal."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -39,6 +40,23 @@ def progress_bar(
         disable=None,  # unless stderr is a terminal
     )
     return iter(bar)
+
+
+@contextmanager
+def progress_counter(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar, and yield a function that sets its position and its end.
+
+    Args:
+        label: The text in front of the bar.
+        unit: The name of the unit, for the rate.
+    """
+    with tqdm(desc=label, unit=f" {unit}", leave=False, disable=None) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
 
 
 class LineNotes:

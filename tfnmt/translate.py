@@ -4,6 +4,7 @@
     python -m tfnmt.translate < lines.en > lines.de
     python -m tfnmt.translate --input=lines.en --output=lines.de [--resume]
     python -m tfnmt.translate --target=fr [--source=en] "a sentence"
+    python -m tfnmt.translate --input=a.docx --output=a.de.docx [--glossary=terms.tsv]
 
 Each input line gives one output line, in order. Without --model, the newest finished run in ./runs
 translates, or else the model that comes with tfnmt. A model with several target languages needs
@@ -11,6 +12,9 @@ translates, or else the model that comes with tfnmt. A model with several target
 with a dash. --json and --nbest write one JSON object per line: the source, translations with their
 score, token ids and the log probability of each token, whether the line was truncated, and quality
 warnings. Only these two flags look for quality warnings.
+
+The suffix of --input selects a document format: md, html, docx, pptx, odt, epub, srt, vtt, po, xlf,
+xliff or tmx. A file with another suffix is translated by line.
 """
 
 import json
@@ -32,9 +36,17 @@ from tfnmt.cli import (
 )
 from tfnmt.config import SamplingConfig
 from tfnmt.data.corpora.text_files import check_readable, decode_lines, open_bytes, read_lines
+from tfnmt.documents.formats import suffix_of
 from tfnmt.errors import UsageError, UserError
 from tfnmt.exporting.converted import ConvertedRun, select_engine
+from tfnmt.loading.api import TextTranslator
 from tfnmt.loading.directions import bound_language, find_target, only_source
+from tfnmt.loading.documents import (
+    is_document,
+    log_notices,
+    read_glossary,
+    translate_document,
+)
 from tfnmt.loading.models import ExportModel, RunModel, find_model
 from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
 from tfnmt.runtime.files import check_outputs, is_stream, write_lines
@@ -48,8 +60,9 @@ if TYPE_CHECKING:
 FLAGS = flags.FlagValues()
 for _name, _help in (
     ("model", "a run or an export"),
-    ("input", "a file of lines to translate"),
+    ("input", "a file of lines, or a document, to translate"),
     ("output", "the file to write the translations to"),
+    ("glossary", "for a document: a file of SOURCE TERM TAB TARGET TERM"),
     ("target", "the language to translate to, for a model with several"),
     ("source", "the language of the text"),
     ("prefix", "text that every translation begins with"),
@@ -96,6 +109,9 @@ define_engine(FLAGS)
 
 SAMPLING = ("temperature", "top_k", "top_p")
 
+LINES_ONLY = ("resume", "scores", "json", "sample", "split_sentences", "nbest", "prefix")
+"""Flags that are not for documents."""
+
 STDIN = Path("/dev/stdin")
 
 FORMAT = 2
@@ -110,6 +126,9 @@ def main(values: Any, positional: list[str]) -> None:
     model = select_engine(model, values.engine, values.quantization)
     _check_model(values, model)
     check_outputs({"--output": values.output}, _inputs(values, positional, model))
+    if is_document(values.input):
+        _translate_document(values, model)
+        return
     if _is_finished(values, model):
         return
     if positional or (not values.input and stdin().isatty()):
@@ -166,10 +185,41 @@ def _check(values: Any, positional: list[str]) -> None:
     problems += non_utf8_problems([*positional, values.prefix or ""])
     if values.scores and (values.json or values.nbest):
         problems.append("--scores: not with --json or --nbest, whose output contains the scores")
+    problems += _document_problems(values)
     if problems:
         raise UsageError(*problems)
     if values.input:
         check_readable(Path(values.input))
+
+
+def _document_problems(values: Any) -> list[str]:
+    """Return the problems of flags that are only for documents, or only for lines."""
+    if not is_document(values.input):
+        return ["--glossary: only for documents; omit it"] if values.glossary else []
+    suffix = suffix_of(values.input)
+    problems = [
+        f"--{name}: not for documents; omit it" for name in LINES_ONLY if values[name].value
+    ]
+    if values.output is None:
+        problems.append(f"--input={values.input}: a document; set --output")
+    elif suffix_of(values.output) != suffix:
+        problems.append(f"--output={values.output}: must end with {suffix}, as --input does")
+    return problems
+
+
+def _translate_document(values: Any, model: RunModel | ExportModel) -> None:
+    """Translate --input into --output, in the same format."""
+    glossary = read_glossary(Path(values.glossary)) if values.glossary else None
+    configure_threads()
+    notices = translate_document(
+        TextTranslator(model, model.load()),
+        Path(values.input),
+        Path(values.output),
+        source=values.source,
+        target=values.target,
+        glossary=glossary,
+    )
+    log_notices(notices)
 
 
 def _inputs(

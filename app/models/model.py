@@ -22,13 +22,8 @@ from app.engines.engine import (
 )
 from app.errors import ApiError, UnavailableError
 from app.models.batcher import Batcher, Observer, Task
-from app.text.sentences import (
-    Span,
-    SplitText,
-    join_translations,
-    pair_sentences,
-    split_sentences,
-)
+from app.text.sentences import SplitText, join_translations, pair_sentences
+from tfnmt.documents.sentences import Span, split_sentences
 
 CHECK_SECONDS = 1.0
 """Interval between readiness checks of a model."""
@@ -218,6 +213,24 @@ class Model:
             AlignedSentence(source, target, alignment)
             for (source, target), alignment in zip(spans, alignments, strict=True)
         ]
+
+    async def translate_sentences(
+        self, client: Hashable, sentences: Sequence[Sentence], mode: Mode
+    ) -> list[Translation]:
+        """Translate single sentences.
+
+        Raises:
+            ApiError: The model is not ready or the queue is full.
+        """
+        return await self._translate_cached(client, mode, sentences)
+
+    async def align_sentences(self, client: Hashable, pairs: Sequence[Pair]) -> list[Alignment]:
+        """Align single sentences with their translations.
+
+        Raises:
+            ApiError: The model is not ready or the queue is full.
+        """
+        return await self._run(client, "align", pairs)
 
     async def attention(self, client: Hashable, pair: Pair) -> Attention:
         """Return the attention weights of all layers and heads for one sentence."""

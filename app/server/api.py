@@ -11,10 +11,13 @@ from starlette.concurrency import run_in_threadpool
 from app.engines.engine import ModelCard, Pair, Translation
 from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES, AlignedSentence, Model
+from app.models.segments import in_thread
 from app.server import schemas
+from app.server.formatted import FormattedTexts
 from app.server.request_guard import RequestGuard
-from app.text.sentences import Span
-from app.text.tokens import locate_tokens
+from tfnmt.documents.glossary import parse_glossary
+from tfnmt.documents.sentences import Span
+from tfnmt.documents.tokens import locate_tokens
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Error, "description": "the request body is not valid JSON"},
@@ -35,7 +38,7 @@ def routes(guard: RequestGuard) -> APIRouter:
     """Return the routes under `/api/v1`."""
     router = APIRouter(prefix="/api/v1", tags=["translation"], route_class=_guarded_route(guard))
     api = Api(guard)
-    router.post("/translate", responses=ERRORS)(api.translate)
+    router.post("/translate", responses=ERRORS, response_model_exclude_none=True)(api.translate)
     router.post("/align", responses=ERRORS)(api.align)
     router.post("/attention", responses=ERRORS)(api.attention)
     router.get(
@@ -83,12 +86,35 @@ class Api:
         model = self._guard.models.find(body.source, body.target, body.model)
         self._guard.check_texts(request, texts)
         direction = model.direction(body.source, body.target)
+        if not body.is_plain:
+            return await self._translate_formatted(request, body, model, texts)
         split_texts = model.split(texts, self._guard.settings.max_sentences, direction)
         client = self._guard.charge(request, sum(len(text.spans) for text in split_texts))
         work = model.translate(client, split_texts, body.mode, body.alternatives)
         translations = await self._guard.run(request, work)
         return schemas.TranslateResponse(
             translations=[_translation(translation) for translation in translations],
+            **_metadata(request, model, started),
+        )
+
+    async def _translate_formatted(
+        self, request: Request, body: schemas.TranslateRequest, model: Model, texts: list[str]
+    ) -> schemas.TranslateResponse:
+        """Translate HTML, or text with protected parts or a glossary."""
+        started = time.monotonic()
+        if body.alternatives:
+            raise ApiError(422, "invalid", "alternatives: only for plain text; omit it")
+        direction = model.direction(body.source, body.target)
+        formatted = FormattedTexts(
+            self._guard, request, model, direction or model.require_ready().directions[0]
+        )
+        glossary = await in_thread(parse_glossary, body.glossary.encode())
+        translations, notices = await formatted.translate(
+            texts, body.format == "html", glossary, body.mode
+        )
+        return schemas.TranslateResponse(
+            translations=[_translation(translation) for translation in translations],
+            notices=notices,
             **_metadata(request, model, started),
         )
 

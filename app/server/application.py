@@ -11,7 +11,9 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from app.server import api, error_responses, health, libretranslate, openapi
+from app.models.documents import DocumentJobs
+from app.server import api, documents, error_responses, health, libretranslate, openapi
+from app.server.detection import LanguageDetection
 from app.server.metrics import Metrics
 from app.server.middleware import RequestMiddleware
 from app.server.protocol import MAX_CONNECTIONS
@@ -31,6 +33,9 @@ def create(
         metrics: Counts requests and characters.
         max_requests: Maximum number of requests at the same time.
     """
+    settings = guard.settings
+    jobs = DocumentJobs(60 * settings.document_minutes, settings.document_deadline)
+    detection = LanguageDetection(guard.models)
     app = FastAPI(
         title="Translation",
         version="1",
@@ -40,11 +45,12 @@ def create(
         redirect_slashes=False,  # a redirect would lead to the host that the client names
         docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
-        lifespan=lambda _: _lifespan(guard),
+        lifespan=lambda _: _lifespan(guard, jobs),
     )
     error_responses.install(app)
     app.include_router(api.routes(guard))
-    app.include_router(libretranslate.routes(guard))
+    app.include_router(documents.routes(guard, jobs, detection))
+    app.include_router(libretranslate.routes(guard, detection))
     app.include_router(health.routes(guard, metrics))
     for path, name in PAGES.items():
         _add_page(app, path, STATIC / name)
@@ -54,7 +60,7 @@ def create(
         app.add_middleware(
             CORSMiddleware,
             allow_origins=guard.settings.allowed_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["DELETE", "GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Api-Key"],
             expose_headers=["Retry-After", "X-Request-Id"],
         )
@@ -64,9 +70,10 @@ def create(
 
 
 @asynccontextmanager
-async def _lifespan(guard: RequestGuard) -> AsyncIterator[None]:
+async def _lifespan(guard: RequestGuard, jobs: DocumentJobs) -> AsyncIterator[None]:
     await guard.models.start()
     yield
+    jobs.close()
     await guard.models.close()
 
 

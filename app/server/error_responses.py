@@ -16,6 +16,7 @@ CODES = {
     404: "not_found",
     405: "method_not_allowed",
     408: "timeout",
+    409: "not_ready",
     413: "too_large",
     415: "unsupported_media_type",
     422: "invalid",

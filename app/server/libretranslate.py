@@ -1,7 +1,7 @@
 """The translation routes of LibreTranslate's API, for its clients."""
 
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs
 
 from babel import Locale, UnknownLocaleError
@@ -13,11 +13,15 @@ from python_multipart.multipart import parse_options_header
 from app.engines.engine import Translation
 from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES
+from app.server.detection import LanguageDetection
+from app.server.formatted import FormattedTexts
 from app.server.request_guard import JSON, RequestGuard
 from app.server.schemas import PlainError, RequestBody, Texts
+from tfnmt.documents.detection import Guess
+from tfnmt.documents.formats import FORMATS
 
 AUTO = "auto"
-"""Source language that LibreTranslate detects. Here it means any: nothing is detected."""
+"""Source language that is detected, or any if language detection is not installed."""
 
 STATUSES = (400, 403, 408, 413, 415, 429, 502, 503, 504)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in STATUSES}
@@ -40,7 +44,7 @@ boundary of a form has at most 70 characters."""
 
 
 Format = Annotated[
-    Literal["text"], BeforeValidator(lambda value: "text" if value in (None, "") else value)
+    Literal["text", "html"], BeforeValidator(lambda value: "text" if value in (None, "") else value)
 ]
 """The format of a text. Some clients send null or an empty string."""
 
@@ -51,17 +55,24 @@ class LibreTranslateRequest(RequestBody):
     q: str | Texts = Field(description="a text or a list of texts", examples=["A man sleeps."])
     source: str = Field(
         AUTO,
-        description="language code of the text; `auto` selects the first model for the target",
+        description="language code of the text; `auto` detects it",
         examples=["en"],
     )
     target: str = Field(description="language code of the translation", examples=["de"])
-    format: Format = Field("text", description="format of the text; HTML is refused")
+    format: Format = Field("text", description="format of the text; empty means text")
     alternatives: int = Field(
         0,
         description=f"number of alternatives; at most {MAX_ALTERNATIVES} are returned, "
         "none for a negative number",
     )
     api_key: str = Field("", description="API key, if the server requires one")
+
+
+class DetectedLanguage(BaseModel):
+    """A possible language of a text."""
+
+    language: str = Field(description="language code")
+    confidence: float = Field(description="confidence in percent")
 
 
 class LibreTranslateResponse(BaseModel):
@@ -73,6 +84,19 @@ class LibreTranslateResponse(BaseModel):
     alternatives: list[str] | list[list[str]] | None = Field(
         None, description="alternative translations of each text, if requested"
     )
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(  # noqa: N815
+        None, description="language of the text, for the source `auto`"
+    )
+
+
+class DetectRequest(RequestBody):
+    """A text whose language is detected, as JSON or as a form."""
+
+    q: str | Texts = Field(description="a text", examples=["A man sleeps."])
+    api_key: str = Field("", description="API key, if the server requires one")
+
+
+Body = TypeVar("Body", bound=RequestBody)
 
 
 class Language(BaseModel):
@@ -83,17 +107,18 @@ class Language(BaseModel):
     targets: list[str] = Field(description="codes of the target languages")
 
 
-# FastAPI would read only one of the formats of the body.
-BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {JSON: {"schema": {"$ref": "#/components/schemas/LibreTranslateRequest"}}},
-    }
-}
+def _body(schema: str) -> dict[str, Any]:
+    """Return the description of a body. FastAPI would read only one of its formats."""
+    content = {JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
-def routes(guard: RequestGuard) -> APIRouter:
-    """Return the routes `/translate`, `/languages` and `/frontend/settings`."""
+BODY = _body("LibreTranslateRequest")
+DETECT_BODY = _body("DetectRequest")
+
+
+def routes(guard: RequestGuard, detection: LanguageDetection) -> APIRouter:
+    """Return the routes `/translate`, `/detect`, `/languages` and `/frontend/settings`."""
     router = APIRouter(tags=["LibreTranslate"], route_class=_Route)
 
     @router.post(
@@ -101,22 +126,48 @@ def routes(guard: RequestGuard) -> APIRouter:
     )
     async def libretranslate(request: Request) -> LibreTranslateResponse:
         """Translate a text or a list of texts. Forms and query parameters are accepted as well."""
-        _check_origin(request, guard.settings.allowed_origins)
+        guard.check_origin(request)
         guard.check_quota(request)
-        body = await _parse_body(request, guard)
+        body = await _parse_body(request, guard, LibreTranslateRequest)
         texts = [body.q] if isinstance(body.q, str) else body.q
         key = body.api_key or request.query_params.get("api_key")
         guard.rate_limiter.check_key(request, key)
-        source = None if body.source == AUTO else body.source
-        model = guard.models.find(source, body.target)
         guard.check_each_text(request, texts)
-        direction = model.direction(source, body.target)
-        split_texts = model.split(texts, guard.settings.max_sentences, direction)
-        client = guard.charge(request, sum(len(text.spans) for text in split_texts), key)
+        guess = None
+        source: str | None = body.source
+        if source == AUTO:
+            model, source, guess = await detection.find(texts, body.target)
+        else:
+            model = guard.models.find(source, body.target)
         alternatives = max(0, min(body.alternatives, MAX_ALTERNATIVES))
-        work = model.translate(client, split_texts, "beam", alternatives)
-        translations = await guard.run(request, work)
-        return _response(translations, isinstance(body.q, str), bool(alternatives))
+        if source == body.target:  # detected: the text is in the target language
+            guard.charge(request, 0, key)
+            translations = [Translation(text, 0.0, False) for text in texts]
+        elif body.format == "html":
+            first = model.require_ready().directions[0]
+            known = model.direction(source, body.target) or first
+            formatted = FormattedTexts(guard, request, model, known, key)
+            translations, _ = await formatted.translate(texts, html=True)
+        else:
+            direction = model.direction(source, body.target)
+            split_texts = model.split(texts, guard.settings.max_sentences, direction)
+            client = guard.charge(request, sum(len(text.spans) for text in split_texts), key)
+            work = model.translate(client, split_texts, "beam", alternatives)
+            translations = await guard.run(request, work)
+        return _response(translations, isinstance(body.q, str), bool(alternatives), guess)
+
+    @router.post("/detect", responses=ERRORS, openapi_extra=DETECT_BODY)
+    async def detect(request: Request) -> list[DetectedLanguage]:
+        """Return the possible languages of a text, the most probable first."""
+        guard.check_origin(request)
+        guard.check_quota(request)
+        body = await _parse_body(request, guard, DetectRequest)
+        key = body.api_key or request.query_params.get("api_key")
+        guard.rate_limiter.check_key(request, key)
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        guard.check_each_text(request, texts)
+        guard.charge(request, 0, key)
+        return [_detected(guess) for guess in await detection.detect(texts)]
 
     @router.get("/languages")
     async def languages() -> list[Language]:
@@ -146,12 +197,12 @@ def routes(guard: RequestGuard) -> APIRouter:
         return {
             "apiKeys": key_required,
             "charLimit": guard.settings.max_chars,
-            "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": key_required,
             "language": languages,
             "suggestions": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": list(FORMATS),
         }
 
     return router
@@ -175,22 +226,7 @@ class _Route(APIRoute):
         return handle_with_statuses
 
 
-def _check_origin(request: Request, allowed_origins: tuple[str, ...]) -> None:
-    """Refuse forms that a page of another site sends.
-
-    Browsers send such forms without a preflight request, but with the Origin header. They send
-    Sec-Fetch-Site only to HTTPS addresses and to the local machine.
-    """
-    headers = request.headers
-    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    not_a_browser = origin is None and site is None
-    host = (origin or "").partition("://")[2]
-    same_origin = site in ("same-origin", "none") or host == headers.get("host")
-    if not (not_a_browser or same_origin or origin in allowed_origins):
-        raise ApiError(403, "forbidden", "Origin: not allowed; see --allow_origin")
-
-
-async def _parse_body(request: Request, guard: RequestGuard) -> LibreTranslateRequest:
+async def _parse_body(request: Request, guard: RequestGuard, body: type[Body]) -> Body:
     value = request.headers.get("content-type", "")
     if len(value) > MAX_CONTENT_TYPE:
         message = f"Content-Type: longer than {MAX_CONTENT_TYPE} characters"
@@ -208,7 +244,7 @@ async def _parse_body(request: Request, guard: RequestGuard) -> LibreTranslateRe
             raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
         fields = await _parse_query_and_form(request, content_type, await guard.read_body(request))
     try:
-        return LibreTranslateRequest.model_validate(fields)
+        return body.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
         field = first["loc"][0] if first["loc"] else "body"
@@ -259,20 +295,29 @@ def _url_encoded(text: str) -> dict[str, list[Any]]:
 
 
 def _response(
-    translations: list[Translation], single: bool, with_alternatives: bool
+    translations: list[Translation], single: bool, with_alternatives: bool, guess: Guess | None
 ) -> LibreTranslateResponse:
     texts = [translation.text for translation in translations]
     alternatives = [
         [alternative.text for alternative in translation.alternatives]
         for translation in translations
     ]
+    detected = [_detected(guess)] * len(texts) if guess else None
     if single:
         return LibreTranslateResponse(
-            translatedText=texts[0], alternatives=alternatives[0] if with_alternatives else None
+            translatedText=texts[0],
+            alternatives=alternatives[0] if with_alternatives else None,
+            detectedLanguage=detected[0] if detected else None,
         )
     return LibreTranslateResponse(
-        translatedText=texts, alternatives=alternatives if with_alternatives else None
+        translatedText=texts,
+        alternatives=alternatives if with_alternatives else None,
+        detectedLanguage=detected,
     )
+
+
+def _detected(guess: Guess) -> DetectedLanguage:
+    return DetectedLanguage(language=guess.language, confidence=round(100 * guess.confidence, 1))
 
 
 def _language_name(code: str) -> str:

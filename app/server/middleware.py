@@ -35,7 +35,11 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-METHODS = {"GET", "HEAD", "POST", "OPTIONS"}
+DOCUMENT_PATHS = {"/api/v1/documents", "/translate_file"}
+FORM_BYTES = 100_000
+"""Bytes of a form with a document, without the document."""
+
+METHODS = {"DELETE", "GET", "HEAD", "POST", "OPTIONS"}
 """Methods with a metric of their own. Clients can send any name; all others count as `other`."""
 
 REVALIDATE = "no-cache"
@@ -85,7 +89,7 @@ class RequestMiddleware:
         method = scope["method"]
         if method == "HEAD":  # answered as GET, without the body
             scope = {**scope, "method": "GET"}
-        max_body_bytes = self._guard.settings.max_body_bytes
+        max_body_bytes = self._max_body_bytes(scope["path"])
         context = _RequestContext(scope, method, receive, send, max_body_bytes)
         request = Request(scope)
         address = client_address(request)
@@ -101,6 +105,12 @@ class RequestMiddleware:
             context.log_request(self._metrics)
             if context.status in CHARGED_STATUSES:
                 self._guard.charge_refused(request, context.body_bytes)
+
+    def _max_body_bytes(self, path: str) -> int:
+        """Return the maximum size of a body: documents are larger than texts."""
+        settings = self._guard.settings
+        documents = settings.max_document_bytes + FORM_BYTES if path in DOCUMENT_PATHS else 0
+        return max(settings.max_body_bytes, documents)
 
     def _refuse(self, request: Request) -> Response | None:
         """Return the error response to a request that must not reach a route."""

@@ -1,11 +1,11 @@
-"""The OpenAPI description: FastAPI's, with API keys, headers and the body of `/translate`."""
+"""The OpenAPI description: FastAPI's, with API keys, headers and LibreTranslate's bodies."""
 
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.server.libretranslate import LibreTranslateRequest
+from app.server.libretranslate import DetectRequest, LibreTranslateRequest
 from app.server.request_guard import RequestGuard
 
 SECURITY_SCHEMES = {
@@ -35,7 +35,8 @@ def describe(app: FastAPI, guard: RequestGuard) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
         components = spec["components"]
-        components["schemas"]["LibreTranslateRequest"] = LibreTranslateRequest.model_json_schema()
+        for body in (LibreTranslateRequest, DetectRequest):
+            components["schemas"][body.__name__] = body.model_json_schema()
         components["securitySchemes"] = SECURITY_SCHEMES
         for methods in spec["paths"].values():
             for operation in methods.values():

@@ -84,13 +84,30 @@ class RequestGuard:
         """Raise an ApiError if refused requests have used up the client's quota."""
         self.rate_limiter.check_debt(self.rate_limiter.client(request))
 
+    def check_origin(self, request: Request) -> None:
+        """Refuse forms that a page of another site sends.
+
+        Browsers send such forms without a preflight request, but with the Origin header. They send
+        Sec-Fetch-Site only to HTTPS addresses and to the local machine.
+
+        Raises:
+            ApiError: The page is not allowed to use the API.
+        """
+        headers = request.headers
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        not_a_browser = origin is None and site is None
+        host = (origin or "").partition("://")[2]
+        same_origin = site in ("same-origin", "none") or host == headers.get("host")
+        if not (not_a_browser or same_origin or origin in self.settings.allowed_origins):
+            raise ApiError(403, "forbidden", "Origin: not allowed; see --allow_origin")
+
     def check_texts(self, request: Request, texts: Sequence[str]) -> None:
         """Check the limits for texts to translate.
 
         Raises:
             ApiError: A limit is exceeded or the server is shutting down.
         """
-        characters = self._record_size(request, texts)
+        characters = self.record_size(request, texts)
         _check_length("text", characters, self.settings.max_chars)
         self._check_count(texts)
 
@@ -102,7 +119,7 @@ class RequestGuard:
         Raises:
             ApiError: A limit is exceeded or the server is shutting down.
         """
-        self._record_size(request, texts)
+        self.record_size(request, texts)
         for text in texts:
             _check_length("text", len(text), self.settings.max_chars)
         self._check_count(texts)
@@ -113,7 +130,7 @@ class RequestGuard:
         Raises:
             ApiError: A limit is exceeded or the server is shutting down.
         """
-        self._record_size(request, pair[:2])
+        self.record_size(request, pair[:2])
         max_chars = self.settings.max_chars
         _check_length("text", len(pair.text), max_chars)
         _check_length("translation", len(pair.translation), MAX_TRANSLATION_RATIO * max_chars)
@@ -146,8 +163,12 @@ class RequestGuard:
         if len(texts) > limit:
             raise ApiError(422, "too_many", f"text: {len(texts)} texts; the limit is {limit}")
 
-    def _record_size(self, request: Request, texts: Sequence[str]) -> int:
-        """Store the size of the request for the log and return its characters."""
+    def record_size(self, request: Request, texts: Sequence[str]) -> int:
+        """Store the size of the request for the log and return its characters.
+
+        Raises:
+            ApiError: The server is shutting down.
+        """
         if self.closing:
             raise UnavailableError("the server is shutting down")
         characters = sum(map(len, texts))
@@ -168,7 +189,7 @@ class RequestGuard:
             ApiError: The client has disconnected.
         """
         working = asyncio.ensure_future(work)
-        disconnecting = asyncio.ensure_future(_disconnected(request))
+        disconnecting = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait(
                 {working, disconnecting},
@@ -198,7 +219,7 @@ def _check_length(name: str, characters: int, limit: int) -> None:
         raise ApiError(422, "too_long", f"{name}: {characters} characters; the limit is {limit}")
 
 
-async def _disconnected(request: Request) -> None:
+async def disconnected(request: Request) -> None:
     """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -12,6 +12,9 @@ from app.settings import MAX_TEXTS
 LanguageCode = Annotated[str, Field(min_length=1, max_length=35)]
 """A language code such as en or pt-BR."""
 
+MAX_GLOSSARY = 20_000
+"""Maximum characters of a glossary."""
+
 AttentionKind = Literal["encoder", "decoder", "cross"]
 
 
@@ -73,8 +76,29 @@ class TranslateRequest(ModelSelection):
         0,
         ge=0,
         le=MAX_ALTERNATIVES,
-        description="maximum number of alternative translations per text; requires mode `beam`",
+        description="maximum number of alternative translations per text; requires mode `beam` and "
+        "plain text without `protect` and `glossary`",
     )
+    format: Literal["text", "html"] = Field(
+        "text",
+        description="`html` keeps tags around their words, and does not translate code and scripts",
+    )
+    protect: bool = Field(
+        False,
+        description="whether URLs, e-mail addresses, measures, code and placeholders come back "
+        "unchanged; always true for HTML",
+    )
+    glossary: str = Field(
+        "",
+        max_length=MAX_GLOSSARY,
+        description="required translations: lines of source term, tab, target term",
+        examples=["ticket\tFahrschein"],
+    )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the text goes to the model as it is."""
+        return not (self.format == "html" or self.protect or self.glossary)
 
 
 class PairRequest(ModelSelection):
@@ -140,6 +164,11 @@ class TranslateResponse(ResponseMetadata):
     """One translation per text."""
 
     translations: list[Translation] = Field(description="translations in the order of the texts")
+    notices: list[str] | None = Field(
+        None,
+        description="with HTML, `protect` or `glossary`: protected parts that the model lost, so "
+        "that the text around them was translated in parts, and terms that were not replaced",
+    )
 
 
 class Token(BaseModel):

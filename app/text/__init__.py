@@ -1,1 +1,1 @@
-"""Positions in a text: the sentences of a text and the tokens of a sentence."""
+"""Whole texts from their sentences."""

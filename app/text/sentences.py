@@ -1,33 +1,12 @@
-"""Split a text into sentences, and join translated sentences with the white space unchanged.
+"""Join translated sentences, with the white space unchanged, and pair sentences."""
 
-tfnmt.translate splits sentences in the same way. The application deliberately does not import
-tfnmt, so this module repeats it, and adds positions, alternatives and pairs of sentences.
-"""
-
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import nlargest
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-import sentencex
-
 from app.engines.engine import Alternative, Direction, Pair, Sentence, Translation
-
-LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-OTHER_SPACE = re.compile(r"[^\S ]")
-CONTENT = re.compile(r"\S(?:.*\S)?", re.DOTALL)
-
-
-class Span(NamedTuple):
-    """A part of a text, in code points."""
-
-    start: int
-    end: int
-
-    def of(self, text: str) -> str:
-        """Return this part of the text."""
-        return text[self.start : self.end]
+from tfnmt.documents.sentences import Span, split_line, split_lines
 
 
 class SplitText(NamedTuple):
@@ -59,41 +38,6 @@ class Combination(NamedTuple):
             chosen.append(combination.text)
             combination = combination.previous
         return chosen[::-1]
-
-
-def split_sentences(text: str, language: str, limit: int | None = None) -> list[Span]:
-    """Return the sentences of each line without surrounding white space.
-
-    Args:
-        text: Any text.
-        language: Its language.
-        limit: Number of sentences after which to stop; None splits the whole text.
-    """
-    lines = split_lines(text)
-    return list(
-        islice((span for line in lines for span in _split_line(text, line, language)), limit)
-    )
-
-
-def split_lines(text: str) -> list[Span]:
-    """Return the lines that are not blank, without surrounding white space."""
-    spans = (Span(*match.span()) for match in LINE.finditer(text))
-    return [stripped for span in spans for stripped in _strip(text, span)]
-
-
-def _split_line(text: str, line: Span, language: str) -> Iterator[Span]:
-    # White space other than ASCII makes sentencex panic. Only the lengths of its results are used.
-    plain = OTHER_SPACE.sub(" ", line.of(text))
-    start = line.start
-    for sentence in sentencex.segment(language, plain):
-        yield from _strip(text, Span(start, start + len(sentence)))
-        start += len(sentence)
-
-
-def _strip(text: str, span: Span) -> Iterator[Span]:
-    """Yield the span without white space at its ends; yield nothing for a blank span."""
-    if match := CONTENT.search(text, span.start, span.end):
-        yield Span(*match.span())
 
 
 def join_translations(
@@ -159,8 +103,8 @@ def pair_sentences(
         return [(_enclosing(source_lines), _enclosing(target_lines))]
     spans: list[tuple[Span, Span]] = []
     for source_line, target_line in islice(zip(source_lines, target_lines, strict=True), limit):
-        sources = list(_split_line(text, source_line, source))
-        targets = list(_split_line(translation, target_line, target))
+        sources = list(split_line(text, source_line, source))
+        targets = list(split_line(translation, target_line, target))
         if len(sources) == len(targets):
             spans += zip(sources, targets, strict=True)
         else:

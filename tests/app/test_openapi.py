@@ -63,7 +63,9 @@ def operations(spec: Any) -> dict[str, Any]:
 def test_operations_have_short_ids(spec: Any) -> None:
     assert set(operations(spec)) == {
         *("translate", "align", "attention", "models"),
-        *("libretranslate", "languages", "frontend_settings"),
+        *("create_document", "document_state", "document_content", "delete_document"),
+        *("libretranslate", "detect", "languages", "frontend_settings"),
+        *("translate_file", "download_file"),
         *("livez", "readyz", "health", "read_metrics"),
     }
 

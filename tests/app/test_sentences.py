@@ -1,8 +1,9 @@
 import pytest
 
 from app.engines.engine import Alternative, Pair, Translation
-from app.text import sentences
-from app.text.sentences import join_translations, pair_sentences, split_lines, split_sentences
+from app.text.sentences import join_translations, pair_sentences
+from tfnmt.documents import sentences
+from tfnmt.documents.sentences import split_lines, split_sentences
 
 TEXTS = [
     "One. Two!",

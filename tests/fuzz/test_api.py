@@ -20,16 +20,20 @@ URL_ENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=x"
 
 FIELDS = {
-    "/api/v1/translate": ("text", "source", "target", "model", "mode", "alternatives"),
+    "/api/v1/translate": (
+        *("text", "source", "target", "model", "mode", "alternatives"),
+        *("format", "protect", "glossary"),
+    ),
     "/api/v1/align": ("text", "translation", "source", "target", "model"),
     "/api/v1/attention": ("text", "translation", "source", "target", "kind", "layer"),
     "/translate": ("q", "source", "target", "format", "alternatives", "api_key"),
+    "/detect": ("q", "api_key"),
 }
 PATHS = st.sampled_from([*FIELDS])
 GET_PATHS = ("/", "/docs", "/spec", "/languages", "/frontend/settings", "/livez", "/readyz")
 
 WORDS = st.sampled_from(
-    ["a", "a. b.", "en", "de", "auto", "beam", "greedy", "cross", "text", "fake"]
+    ["a", "a. b.", "en", "de", "auto", "beam", "greedy", "cross", "text", "fake", "html", "<b>a"]
 )
 SCALARS = (
     st.none()

@@ -574,3 +574,56 @@ def test_resume_with_another_target_is_refused(
     call(translate, f"--model={two_way_run}", "--target=de", *flags)
     with pytest.raises(UsageError, match="--target"):
         call(translate, f"--model={two_way_run}", "--target=en", *flags)
+
+
+PAGE = '<p>She knows that the <b>dog</b> sleeps.</p><p translate="no">keep</p>'
+
+
+def test_document_is_translated_with_its_tags(
+    call: Call, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, output, terms = tmp_path / "a.html", tmp_path / "b.HTML", tmp_path / "terms.tsv"
+    page.write_text(PAGE)
+    terms.write_text("sleeps\tschläft")
+    files = (f"--input={page}", f"--output={output}", f"--glossary={terms}")
+    call(translate, f"--model={tiny_run}", *files)
+    text = output.read_text()
+    assert text.startswith("<p>")
+    assert text.endswith('</p><p translate="no">keep</p>')
+    assert text.count("<b>") >= 1
+    assert text != PAGE
+    assert "schläft" in text or "glossary: sleeps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "problems"),
+    [
+        (["--input=a.docx"], ["--input=a.docx: a document; set --output"]),
+        (
+            ["--input=a.docx", "--output=a.odt", "--nbest=2", "--scores"],
+            [
+                "--scores: not with --json or --nbest, whose output contains the scores",
+                "--scores: not for documents; omit it",
+                "--nbest: not for documents; omit it",
+                "--output=a.odt: must end with .docx, as --input does",
+            ],
+        ),
+        (["--input=a.tsv", "--glossary=b"], ["--glossary: only for documents; omit it"]),
+    ],
+)
+def test_flags_that_do_not_fit_documents_are_reported(
+    call: Call, flags: list[str], problems: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        call(translate, *flags)
+    assert list(caught.value.problems) == problems
+
+
+def test_damaged_document_is_reported_and_nothing_is_written(
+    call: Call, tiny_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.docx").write_bytes(b"no archive")
+    files = (f"--input={tmp_path / 'a.docx'}", f"--output={tmp_path / 'b.docx'}")
+    with pytest.raises(UserError, match="damaged"):
+        call(translate, f"--model={tiny_run}", *files)
+    assert not (tmp_path / "b.docx").exists()

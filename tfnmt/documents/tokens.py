@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from app.text.sentences import Span
+from tfnmt.documents.sentences import Span
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte token of SentencePiece's byte fallback."""

@@ -1,4 +1,4 @@
-from app.text.tokens import locate_tokens
+from tfnmt.documents.tokens import locate_tokens
 
 
 def located(tokens: list[str], text: str) -> list[str]:

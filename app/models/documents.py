@@ -1,0 +1,169 @@
+"""Documents that are being translated, and their translations until they are deleted."""
+
+import asyncio
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from app.engines.engine import Direction
+from app.errors import ApiError, OverloadedError
+from app.models.model import Model
+from app.models.segments import SegmentTranslator, in_thread
+from tfnmt.documents.segments import Document
+from tfnmt.documents.translation import Notices, Options
+
+MAX_DOCUMENTS = 20
+"""Maximum documents that are kept, in any state."""
+
+MAX_PER_CLIENT = 5
+
+PARALLEL = 2
+"""Documents that are translated at the same time. The others wait."""
+
+logger = logging.getLogger("app")
+
+State = Literal["waiting", "translating", "done", "failed", "canceled"]
+
+
+@dataclass(eq=False)
+class DocumentJob:
+    """A document and the state of its translation."""
+
+    id: str
+    client: Hashable
+    suffix: str
+    state: State = "waiting"
+    sentences: int = 0
+    done: int = 0
+    error: str = ""
+    notices: Notices = field(default_factory=Notices)
+    content: bytes = b""
+    expires_at: float = 0.0
+    """Seconds since the epoch."""
+    task: "asyncio.Task[None] | None" = None
+
+    @property
+    def file_name(self) -> str:
+        """The name of the translation: the name that the client gave is never used."""
+        return f"{self.id}{self.suffix}"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the document waits or is being translated."""
+        return self.state in ("waiting", "translating")
+
+
+class DocumentJobs:
+    """Documents in memory. Each is deleted after a time, or when its client asks for it."""
+
+    def __init__(self, keep_seconds: float, max_seconds: float) -> None:
+        """Create an empty collection.
+
+        Args:
+            keep_seconds: Time after which a document is deleted, from its arrival.
+            max_seconds: Maximum time to translate a document.
+        """
+        self._keep_seconds = keep_seconds
+        self._max_seconds = max_seconds
+        self._jobs: dict[str, DocumentJob] = {}
+        self._slots = asyncio.Semaphore(PARALLEL)
+
+    def check_room(self, client: Hashable) -> None:
+        """Raise an ApiError if there are too many documents, before a client sends another."""
+        self._delete_expired()
+        own = [job for job in self._jobs.values() if job.client == client and job.is_active]
+        if len(own) >= MAX_PER_CLIENT:
+            message = f"more than {MAX_PER_CLIENT} documents at a time; wait for one of them"
+            raise ApiError(429, "rate_limited", message, retry_after=10)
+        if len(self._jobs) >= MAX_DOCUMENTS:
+            finished = [job for job in self._jobs.values() if not job.is_active]
+            if not finished:
+                raise OverloadedError(10)
+            self.delete(min(finished, key=lambda job: job.expires_at))
+
+    def start(
+        self,
+        client: Hashable,
+        suffix: str,
+        document: Document,
+        model: Model,
+        direction: Direction,
+        options: Options,
+    ) -> DocumentJob:
+        """Start to translate a document that has been read, and return its job."""
+        job = DocumentJob(secrets.token_urlsafe(18), client, suffix)
+        job.expires_at = time.time() + self._keep_seconds
+        self._jobs[job.id] = job
+        job.task = asyncio.create_task(self._run(job, document, model, direction, options))
+        asyncio.get_running_loop().call_later(self._keep_seconds + 1, self._delete_expired)
+        return job
+
+    def find(self, job_id: str) -> DocumentJob:
+        """Return a job by its id, which is a secret of its client.
+
+        Raises:
+            ApiError: There is no such document, or it has been deleted.
+        """
+        self._delete_expired()
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise ApiError(404, "not_found", "document: not found; it may have been deleted")
+        return job
+
+    def delete(self, job: DocumentJob) -> None:
+        """Cancel a job and delete its document."""
+        if job.task is not None:
+            job.task.cancel()
+        if job.is_active:
+            job.state = "canceled"
+        job.content = b""
+        self._jobs.pop(job.id, None)
+
+    def close(self) -> None:
+        """Delete all documents."""
+        for job in list(self._jobs.values()):
+            self.delete(job)
+
+    def _delete_expired(self) -> None:
+        now = time.time()
+        for job in [job for job in self._jobs.values() if job.expires_at <= now]:
+            self.delete(job)
+
+    async def _run(
+        self,
+        job: DocumentJob,
+        document: Document,
+        model: Model,
+        direction: Direction,
+        options: Options,
+    ) -> None:
+        def progress(done: int, total: int) -> None:
+            job.done, job.sentences = done, total
+
+        try:
+            async with asyncio.timeout(self._max_seconds), self._slots:
+                job.state = "translating"
+                translator = SegmentTranslator(
+                    model, job.client, direction, patience=self._max_seconds
+                )
+                job.notices = await translator.run(document.segments, options, progress)
+                job.content = await in_thread(document.write)
+                job.state = "done"
+        except ApiError as error:
+            job.state, job.error = "failed", error.message
+        except TimeoutError:
+            limit = round(self._max_seconds)
+            job.state = "failed"
+            job.error = f"the translation took longer than {limit} seconds; divide the document"
+        except asyncio.CancelledError:
+            job.state = "canceled"
+            raise
+        except Exception as error:  # hidden from the client; its message may contain a text
+            job.state, job.error = "failed", "the document could not be translated"
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
+            logger.error("document failed", extra={"fields": {"error": place}})

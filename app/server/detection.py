@@ -1,0 +1,60 @@
+"""Detecting the language of a text among those of the served models."""
+
+from collections.abc import Sequence
+
+from app.errors import ApiError
+from app.models.model import Model
+from app.models.registry import ModelRegistry
+from app.models.segments import in_thread
+from tfnmt.documents.detection import Detector, Guess
+
+MAX_CHARACTERS = 2000
+"""Characters of the texts of a request that are looked at together."""
+
+
+class LanguageDetection:
+    """Detects languages with one detector per set of languages."""
+
+    def __init__(self, models: ModelRegistry) -> None:
+        self._models = models
+        self._detectors: dict[frozenset[str], Detector] = {}
+
+    async def detect(self, texts: Sequence[str]) -> list[Guess]:
+        """Return the possible languages of texts, the most probable first.
+
+        Raises:
+            ApiError: Language detection is not installed.
+        """
+        languages = frozenset(
+            language
+            for model in self._models
+            if model.card is not None
+            for direction in model.card.directions
+            for language in direction[:2]
+        )
+        # The languages change only when a model is replaced.
+        detector = self._detectors.setdefault(languages, Detector(languages))
+        return await in_thread(detector.detect, "\n".join(texts)[:MAX_CHARACTERS])
+
+    async def find(
+        self, texts: Sequence[str], target: str
+    ) -> tuple[Model, str | None, Guess | None]:
+        """Return the model for texts of an unknown language, their language, and the guess.
+
+        Without language detection, or for texts without letters, the first model for the target
+        answers. The language is then None.
+
+        Raises:
+            ApiError: No model translates to the target.
+        """
+        first = self._models.find(None, target)
+        try:
+            guesses = await self.detect(texts)
+        except ApiError:  # not installed
+            return first, None, None
+        if not guesses:
+            return first, None, None
+        source = guesses[0].language
+        if source == target:
+            return first, source, guesses[0]
+        return self._models.find(source, target), source, guesses[0]

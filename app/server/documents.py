@@ -1,0 +1,253 @@
+"""Routes for documents: `/api/v1/documents`, and LibreTranslate's `/translate_file`."""
+
+import asyncio
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+from starlette.datastructures import UploadFile
+
+from app.engines.engine import Direction
+from app.errors import ApiError
+from app.models.documents import DocumentJob, DocumentJobs
+from app.models.model import Model
+from app.models.segments import in_thread
+from app.server.detection import LanguageDetection
+from app.server.request_guard import RequestGuard, disconnected
+from app.server.schemas import MAX_GLOSSARY, Error, PlainError
+from tfnmt.documents.archive import Limits
+from tfnmt.documents.formats import FORMATS, Languages, read_document, suffix_of
+from tfnmt.documents.glossary import parse_glossary
+from tfnmt.documents.translation import Options, count_sentences
+
+MULTIPART = "multipart/form-data"
+MAX_FIELDS = 10
+UNPACKED_RATIO = 10
+"""An archive may be this many times as large unpacked as a document may be."""
+
+STATUSES = (400, 401, 403, 408, 413, 415, 422, 429, 503)
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status in STATUSES}
+FIND_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Error} for status in (401, 404, 409, 422, 429)
+}
+PLAIN_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": PlainError} for status in (*STATUSES, 404, 409)
+}
+BINARY = {"type": "string", "format": "binary"}
+CONTENT: dict[str, Any] = {
+    "content": {"application/octet-stream": {"schema": BINARY}},
+    "description": "the translated document",
+}
+
+
+class DocumentState(BaseModel):
+    """A document that is being translated."""
+
+    id: str = Field(description="id of the document; whoever knows it can read the translation")
+    state: Literal["waiting", "translating", "done", "failed", "canceled"] = Field(
+        description="state of the translation"
+    )
+    sentences: int = Field(description="number of sentences; 0 until the translation starts")
+    done: int = Field(description="number of translated sentences")
+    error: str | None = Field(None, description="reason why the translation failed")
+    notices: list[str] = Field(
+        description="protected parts that the model lost, and terms that were not replaced"
+    )
+    expires_at: float = Field(
+        description="time at which the document is deleted, in seconds since 1970"
+    )
+
+
+class TranslatedFile(BaseModel):
+    """The answer of LibreTranslate's `/translate_file`."""
+
+    translatedFileUrl: str = Field(  # noqa: N815  LibreTranslate's name
+        description="address of the translated document"
+    )
+
+
+def _body(*optional: str) -> dict[str, Any]:
+    fields = {name: {"type": "string"} for name in ("source", "target", *optional)}
+    schema = {
+        "type": "object",
+        "properties": {"file": BINARY, **fields},
+        "required": ["file", "target"],
+    }
+    return {"requestBody": {"required": True, "content": {MULTIPART: {"schema": schema}}}}
+
+
+def routes(guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter()
+    uploads = _Uploads(guard, jobs, detection)
+
+    @router.post(
+        "/api/v1/documents",
+        status_code=202,
+        responses=ERRORS,
+        openapi_extra=_body("model", "glossary"),
+        tags=["documents"],
+    )
+    async def create_document(request: Request) -> DocumentState:
+        """Translate a document. The field `source` may be `auto`."""
+        return _state(await uploads.start(request))
+
+    @router.get("/api/v1/documents/{id}", responses=FIND_ERRORS, tags=["documents"])
+    async def document_state(request: Request, id: str) -> DocumentState:
+        """Return the state of a document."""
+        guard.rate_limiter.check_key(request)
+        return _state(jobs.find(id))
+
+    @router.get(
+        "/api/v1/documents/{id}/content",
+        responses={200: CONTENT, **FIND_ERRORS},
+        response_class=Response,
+        tags=["documents"],
+    )
+    async def document_content(request: Request, id: str) -> Response:
+        """Return the translated document."""
+        guard.rate_limiter.check_key(request)
+        return _download(jobs.find(id))
+
+    @router.delete(
+        "/api/v1/documents/{id}", status_code=204, responses=FIND_ERRORS, tags=["documents"]
+    )
+    async def delete_document(request: Request, id: str) -> None:
+        """Cancel the translation, and delete the document."""
+        guard.rate_limiter.check_key(request)
+        jobs.delete(jobs.find(id))
+
+    @router.post(
+        "/translate_file",
+        responses={status: PLAIN_ERRORS[status] for status in STATUSES},
+        openapi_extra=_body("api_key"),
+        tags=["LibreTranslate"],
+    )
+    async def translate_file(request: Request) -> TranslatedFile:
+        """Translate a document, and return the address of the translation."""
+        job = await uploads.start(request)
+        leaving = asyncio.create_task(disconnected(request))
+        try:
+            tasks = {leaving, job.task} if job.task else {leaving}
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if job.is_active:
+                jobs.delete(job)
+        if job.state != "done":
+            raise ApiError(422, "failed", job.error or "the translation was canceled")
+        url = request.url_for("download_file", name=job.file_name)
+        return TranslatedFile(translatedFileUrl=str(url))
+
+    @router.get(
+        "/download_file/{name}",
+        responses={200: CONTENT, **{status: PLAIN_ERRORS[status] for status in (404, 409, 422)}},
+        response_class=Response,
+        tags=["LibreTranslate"],
+    )
+    async def download_file(name: str) -> Response:
+        """Return a translated document. Its address is a secret of the client."""
+        return _download(jobs.find(name.partition(".")[0]))
+
+    return router
+
+
+class _Uploads:
+    """Reads documents that clients send."""
+
+    def __init__(
+        self, guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection
+    ) -> None:
+        self._guard = guard
+        self._jobs = jobs
+        self._detection = detection
+        size = guard.settings.max_document_bytes
+        self._limits = Limits(
+            bytes=size,
+            unpacked_bytes=UNPACKED_RATIO * size,
+            characters=guard.settings.max_document_chars,
+        )
+
+    async def start(self, request: Request) -> DocumentJob:
+        """Check the request and the document, and start to translate it.
+
+        Raises:
+            ApiError: The document is invalid, or a limit is exceeded.
+        """
+        guard = self._guard
+        guard.check_origin(request)
+        guard.check_quota(request)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MULTIPART:
+            raise ApiError(415, "unsupported_media_type", f"Content-Type: must be {MULTIPART}")
+        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
+            file = form.get("file")
+            fields = {name: value for name, value in form.items() if isinstance(value, str)}
+            key = fields.get("api_key") or None
+            guard.rate_limiter.check_key(request, key)
+            client = guard.rate_limiter.client(request, key)
+            self._jobs.check_room(client)
+            if not isinstance(file, UploadFile):
+                raise ApiError(422, "invalid", "file: must be a file")
+            suffix = suffix_of(file.filename or "")
+            content = await file.read()
+        if suffix not in FORMATS:
+            message = f"file: unknown format; its name must end with one of {' '.join(FORMATS)}"
+            raise ApiError(422, "invalid", message)
+        terms = fields.get("glossary", "")
+        if len(terms) > MAX_GLOSSARY:
+            raise ApiError(422, "invalid", f"glossary: longer than {MAX_GLOSSARY} characters")
+        glossary = await in_thread(parse_glossary, terms.encode())
+        model, direction = await self._direction(fields, content, suffix)
+        document = await in_thread(
+            read_document,
+            content,
+            f"file{suffix}",
+            self._limits,
+            Languages(direction.source, direction.target),
+        )
+        options = Options(direction.source, glossary)
+        sentences = await in_thread(count_sentences, document.segments, options)
+        guard.record_size(request, [segment.text for segment in document.segments])
+        guard.charge(request, sentences, key)
+        return self._jobs.start(client, suffix, document, model, direction, options)
+
+    async def _direction(
+        self, fields: dict[str, str], content: bytes, suffix: str
+    ) -> tuple[Model, Direction]:
+        """Return the model and the languages of a document."""
+        models = self._guard.models
+        source, target = fields.get("source") or "auto", fields.get("target") or None
+        if source == "auto" and target:
+            draft = await in_thread(
+                read_document, content, f"file{suffix}", self._limits, Languages("en", target)
+            )
+            texts = [segment.text for segment in draft.segments]
+            model, found, _ = await self._detection.find(texts, target)
+            source = found if found and found != target else "auto"
+        else:
+            model = models.find(None if source == "auto" else source, target, fields.get("model"))
+        direction = model.direction(None if source == "auto" else source, target)
+        return model, direction or model.require_ready().directions[0]
+
+
+def _state(job: DocumentJob) -> DocumentState:
+    return DocumentState(
+        id=job.id,
+        state=job.state,
+        sentences=job.sentences,
+        done=job.done,
+        error=job.error or None,
+        notices=job.notices.texts,
+        expires_at=round(job.expires_at, 1),
+    )
+
+
+def _download(job: DocumentJob) -> Response:
+    """Return the translation as a file that a browser saves and never shows."""
+    if job.state != "done":
+        raise ApiError(409, "not_ready", f"document: {job.state}; wait until it is done")
+    return Response(
+        job.content,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="translation{job.suffix}"'},
+    )

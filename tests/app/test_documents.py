@@ -1,0 +1,232 @@
+"""HTML, protected text, detection and documents in the API."""
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import docx
+import httpx
+import pytest
+
+from app.models import documents
+from app.server.application import create
+from app.settings import Settings
+from tests.app.fake_engine import TWO_WAYS
+from tests.app.fake_server import make_guard
+from tests.tfnmt.documents.files import FILES, make_zip
+
+SETTINGS = Settings(models=(), backends=())
+Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
+TO_GERMAN = {"source": "en", "target": "de"}
+
+
+def run(scenario: Scenario, settings: Settings = SETTINGS, **card: Any) -> None:
+    """Run a scenario with a server whose model returns each text unchanged."""
+
+    async def start() -> None:
+        guard, metrics = make_guard(settings, **{**TWO_WAYS, **card})
+        await guard.models.start()
+        transport = httpx.ASGITransport(create(guard, metrics))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            await scenario(client)
+        await guard.models.close()
+
+    asyncio.run(asyncio.wait_for(start(), 60))
+
+
+async def send(
+    client: httpx.AsyncClient, name: str, path: str = "/api/v1/documents", **fields: str
+) -> httpx.Response:
+    files = {"file": (name, FILES[f"a.{name.rpartition('.')[2]}"])}
+    return await client.post(path, files=files, data={**TO_GERMAN, **fields})
+
+
+async def finished(client: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
+    while True:
+        state = (await client.get(f"/api/v1/documents/{job_id}")).json()
+        if state["state"] not in ("waiting", "translating"):
+            return state
+        await asyncio.sleep(0.01)
+
+
+def test_html_is_translated_by_both_apis() -> None:
+    html = '<p title="b">One <b>two</b>. <a href="x">Three</a><br>four</p><script>a < b</script>'
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        body = {"text": [html, "plain"], "format": "html", **TO_GERMAN}
+        response = (await client.post("/api/v1/translate", json=body)).json()
+        assert [each["text"] for each in response["translations"]] == [html, "plain"]
+        assert response["notices"] == []
+        form = {"q": html, "format": "html", **TO_GERMAN}
+        response = (await client.post("/translate", data=form)).json()
+        assert response == {"translatedText": html}
+
+    run(scenario)
+
+
+def test_protected_text_and_glossary_are_fields_of_the_api() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        body = {"text": "See {name} or the house.", "glossary": "house\tHaus", "protect": True}
+        response = (await client.post("/api/v1/translate", json=body)).json()
+        assert response["translations"][0]["text"].startswith("See {name} or")
+        for glossary, problem in ("one", "not two terms"), ("a\tb\na\tc", "has the translations"):
+            response = await client.post("/api/v1/translate", json={**body, "glossary": glossary})
+            assert response.status_code == 422
+            assert problem in response.json()["error"]["message"]
+        response = await client.post("/api/v1/translate", json={**body, "alternatives": 1})
+        assert response.status_code == 422
+
+    run(scenario)
+
+
+def test_limits_apply_to_html() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        for text, problem in ("<p>a</p>" * 9, "sentences"), ("<div>" * 900, "nested"):
+            body = {"text": text, "format": "html"}
+            response = await client.post("/api/v1/translate", json=body)
+            assert response.status_code == 422
+            assert problem in response.json()["error"]["message"]
+
+    run(scenario, Settings(models=(), backends=(), max_sentences=8))
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [("Where can I buy a ticket?", "en"), ("Wo kann ich eine Fahrkarte kaufen?", "de")],
+)
+def test_source_language_is_detected(text: str, source: str) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        first, second = (await client.post("/detect", json={"q": text})).json()
+        assert first["language"] == source
+        assert first["confidence"] > 80 > second["confidence"]
+        for target in ("de", "en"):
+            body = {"q": [text], "source": "auto", "target": target}
+            response = (await client.post("/translate", json=body)).json()
+            assert response == {"translatedText": [text], "detectedLanguage": [first]}
+
+    run(scenario)
+
+
+def test_text_without_letters_has_no_detected_language() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        assert (await client.post("/detect", data={"q": "12"})).json() == []
+        body = {"q": "12", "source": "auto", "target": "de"}
+        response = (await client.post("/translate", json=body)).json()
+        assert response == {"translatedText": "12"}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_document_of_each_format_is_translated(name: str) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        response = await send(client, f"../../x y.{name[2:]}")
+        assert response.status_code == 202
+        state = await finished(client, response.json()["id"])
+        assert (state["state"], state["done"]) == ("done", state["sentences"])
+        download = await client.get(f"/api/v1/documents/{state['id']}/content")
+        assert download.headers["content-type"] == "application/octet-stream"
+        expected = f'attachment; filename="translation.{name[2:]}"'
+        assert download.headers["content-disposition"] == expected
+        if name == "a.docx":
+            paragraph = docx.Document(io.BytesIO(download.content)).paragraphs[1]
+            assert paragraph.text == "one two three four.\tafter"
+        if name == "a.txt":
+            assert download.content == FILES[name]
+
+    run(scenario)
+
+
+def test_libretranslate_file_is_translated() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        settings = (await client.get("/frontend/settings")).json()
+        assert settings["filesTranslation"]
+        assert ".docx" in settings["supportedFilesFormat"]
+        response = await send(client, "a.html", "/translate_file", source="auto")
+        url = response.json()["translatedFileUrl"]
+        assert url.startswith("http://test/download_file/")
+        assert (await client.get(url)).content == FILES["a.html"]
+        response = await client.get("/download_file/unknown.html")
+        assert (response.status_code, type(response.json()["error"])) == (404, str)
+
+    run(scenario)
+
+
+def test_deleted_and_expired_documents_are_gone() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        job_id = (await send(client, "a.txt")).json()["id"]
+        assert (await client.delete(f"/api/v1/documents/{job_id}")).status_code == 204
+        assert (await client.get(f"/api/v1/documents/{job_id}")).status_code == 404
+
+    run(scenario)
+
+    async def expired() -> None:
+        from tfnmt.documents.segments import Document
+        from tfnmt.documents.translation import Options
+
+        guard, _ = make_guard(SETTINGS)
+        await guard.models.start()
+        (model,) = guard.models
+        assert model.card
+        jobs = documents.DocumentJobs(0.05, 10)
+        document = Document([], lambda: b"x")
+        job = jobs.start("me", ".txt", document, model, model.card.directions[0], Options())
+        assert jobs.find(job.id) is job
+        await asyncio.sleep(0.1)
+        with pytest.raises(documents.ApiError, match="not found"):
+            jobs.find(job.id)
+        assert job.content == b""
+        await guard.models.close()
+
+    asyncio.run(expired())
+
+
+def test_number_of_documents_is_limited() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        statuses = {(await send(client, "a.txt")).status_code for _ in range(60)}
+        assert statuses <= {202, 429}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "problem"),
+    [
+        ("a.exe", b"x", 422, "unknown format"),
+        ("docx", b"x", 422, "unknown format"),
+        ("a.docx", b"x", 422, "damaged"),
+        ("a.docx", make_zip({"word/document.xml": b"\0" * 30_000_000}), 422, "unpacked"),
+        ("a.txt", b"\xff", 422, "UTF-8"),
+        ("a.txt", b"x" * 1_200_000, 413, "too large"),
+        ("a.txt", b"a b. " * 30_000, 422, "limit"),
+    ],
+)
+def test_bad_document_gets_one_clear_sentence(
+    name: str, content: bytes, status: int, problem: str
+) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        for path in ("/api/v1/documents", "/translate_file"):
+            response = await client.post(path, files={"file": (name, content)}, data=TO_GERMAN)
+            assert response.status_code == status
+            error = response.json()["error"]
+            message = error if isinstance(error, str) else error["message"]
+            assert problem in message
+            assert "\n" not in message
+
+    run(scenario, Settings(models=(), backends=(), document_mb=1, max_chars=500))
+
+
+def test_request_without_a_file_or_of_another_site_is_refused() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        response = await client.post("/api/v1/documents", json={})
+        assert response.status_code == 415
+        response = await client.post("/api/v1/documents", files={"other": ("a", b"b")})
+        assert response.status_code == 422
+        headers = {"Origin": "https://evil.example"}
+        response = await client.post(
+            "/translate_file", files={"file": ("a", b"b")}, headers=headers
+        )
+        assert response.status_code == 403
+
+    run(scenario)

@@ -1,0 +1,268 @@
+"""Each format: the text is translated, everything else is kept, and bad files are refused."""
+
+import io
+import zipfile
+
+import docx
+import pptx
+import pytest
+from lxml import etree
+
+from tests.tfnmt.documents.files import CONTAINER, FILES, PAGE, make_docx, make_zip
+from tests.tfnmt.documents.translators import Reversed, UpperCase
+from tfnmt.documents.archive import Limits
+from tfnmt.documents.formats import FORMATS, Languages, read_document, suffix_of
+from tfnmt.documents.segments import Translator
+from tfnmt.documents.translation import Options, translate_segments
+from tfnmt.errors import UserError
+
+LANGUAGES = Languages("en", "de")
+
+
+def translate(
+    name: str, content: bytes | None = None, translator: Translator | None = None
+) -> bytes:
+    document = read_document(content or FILES[name], name, Limits(), LANGUAGES)
+    translate_segments(document.segments, translator or UpperCase(), Options())
+    return document.write()
+
+
+def test_each_format_has_a_file_and_round_trips_without_a_translation() -> None:
+    assert {suffix_of(name) for name in FILES} | {".htm"} == FORMATS.keys()
+    for name, content in FILES.items():
+        written = read_document(content, name, Limits(), LANGUAGES).write()
+        again = read_document(written, name, Limits(), LANGUAGES)
+        assert again.write() == written
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_texts_to_keep_are_kept(name: str) -> None:
+    assert translate(name).count(b"keep") == FILES[name].count(b"keep")
+
+
+def test_text_keeps_its_line_breaks() -> None:
+    assert translate("a.txt") == b"ONE.\r\n\r\n  TWO\n"
+    assert translate("a.txt", "é\n".encode("utf-16")) == "É\n".encode()
+
+
+def test_docx_keeps_the_style_of_each_run() -> None:
+    document = docx.Document(io.BytesIO(translate("a.docx", translator=Reversed())))
+    title, paragraph = document.paragraphs
+    assert (title.text, title.style.name) == ("TITLE THE", "Heading 1")
+    styles = [(run.text.strip(), run.bold, run.italic) for run in paragraph.runs]
+    assert styles == [
+        ("FOUR", None, True),
+        ("THREE", None, None),
+        ("TWO", True, None),
+        ("ONE.", None, None),
+        ("", None, None),  # the tab
+        ("AFTER", None, None),
+    ]
+    assert paragraph.text == "FOUR THREE TWO ONE.\tAFTER"
+    assert document.tables[0].cell(0, 0).text == "CELL A"
+    assert document.sections[0].header.paragraphs[0].text == "HEADER THE"
+
+
+def test_docx_fields_and_text_boxes_are_kept() -> None:
+    def run(content: str) -> str:
+        return f"<w:r>{content}</w:r>"
+
+    text = "".join(
+        [
+            run("<w:t>see page </w:t>"),
+            run('<w:fldChar w:fldCharType="begin"/>') + run("<w:instrText>PAGE</w:instrText>"),
+            run('<w:fldChar w:fldCharType="separate"/>') + run("<w:t>seven</w:t>"),
+            run('<w:fldChar w:fldCharType="end"/>'),
+            '<w:hyperlink w:anchor="x">' + run("<w:t>the link</w:t>") + "</w:hyperlink>",
+            run("<w:pict><w:txbxContent><w:p>" + run("<w:t>a box</w:t>") + "</w:p>"
+                "</w:txbxContent></w:pict>"),
+            '<w:del w:id="1">' + run("<w:delText>gone</w:delText>") + "</w:del>",
+        ]
+    )  # fmt: skip
+    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    page = f'<w:document xmlns:w="{namespace}"><w:body><w:p>{text}</w:p></w:body></w:document>'
+    content = translate("a.docx", make_zip({"word/document.xml": page}))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        root = etree.fromstring(archive.read("word/document.xml"))
+    texts = [each.text for each in root.iter("{*}t") if each.text.strip()]
+    assert texts == ["SEE PAGE ", "seven", "THE LINK", "A BOX"]
+    kinds = [next(iter(each.attrib.values())) for each in root.iter("{*}fldChar")]
+    assert kinds == ["begin", "separate", "end"]
+    assert len(list(root.iter("{*}hyperlink"))) == len(list(root.iter("{*}delText"))) == 1
+
+
+def test_pptx_keeps_the_style_of_each_run() -> None:
+    presentation = pptx.Presentation(io.BytesIO(translate("a.pptx", translator=Reversed())))
+    slide = presentation.slides[0]
+    runs = slide.placeholders[1].text_frame.paragraphs[0].runs
+    assert [(run.text.strip(), run.font.bold) for run in runs] == [
+        ("TWO", True),
+        ("AND ONE", None),
+    ]
+    assert slide.shapes.title.text == "TITLE THE"
+    assert slide.notes_slide.notes_text_frame.text == "NOTE A"
+
+
+def test_odt_keeps_spans_and_line_breaks() -> None:
+    with zipfile.ZipFile(io.BytesIO(translate("a.odt", translator=Reversed()))) as archive:
+        assert archive.infolist()[0].filename == "mimetype"
+        assert archive.infolist()[0].compress_type == zipfile.ZIP_STORED
+        content = archive.read("content.xml").decode()
+    expected = "FOUR THREE <text:span>TWO</text:span> ONE<text:line-break/>FIVE</text:p>"
+    assert expected in content
+
+
+def test_epub_keeps_its_structure() -> None:
+    with zipfile.ZipFile(io.BytesIO(translate("a.epub"))) as archive:
+        page = archive.read("page.xhtml").decode()
+        assert archive.read("image.png") == b"\0binary"
+    for part in (
+        "<title>THE BOOK</title>",
+        "<li>THREE <b>FOUR</b> FIVE<ul><li>SIX</li></ul></li>",
+        '<p>A<br/>B <img alt="AN IMAGE" src="x.png"/></p>',
+        "<pre>keep this</pre>",
+    ):
+        assert part in page
+
+
+REVERSED_MARKDOWN = """---
+title: keep this
+---
+# TITLE THE
+
+LINE SECOND `code x`. AND [LINK](http://x.org/a_b "T") A WITH *TWO* ONE.
+
+> TEXT QUOTED
+
+- [ ] TASK A
+- 1\\. **C** B
+
+| A | B |
+|---|---|
+| C | D |
+
+```
+keep this
+```
+<div>keep this</div>
+"""
+
+
+def test_markdown_is_replaced_in_the_source() -> None:
+    assert translate("a.md", translator=Reversed()).decode() == REVERSED_MARKDOWN
+    assert b"- [ ] A TASK\n" in translate("a.md")
+    assert b"- 1\\. B **C**\n" in translate("a.md")
+
+
+def test_markdown_characters_of_a_translation_are_escaped() -> None:
+    class Special(UpperCase):
+        def translate_one(self, sentence: str) -> str:
+            return "# *A* [b](c) <d> | e_f"
+
+    assert translate("a.md", b"one\n", Special()) == rb"\# \*A\* \[b\](c) \<d\> | e\_f" + b"\n"
+    table = b"| one |\n|---|\n| two |\n"
+    assert rb"\| e\_f |" in translate("a.md", table, Special())
+
+
+def test_subtitles_keep_times_and_lines() -> None:
+    srt = translate("a.srt").decode()
+    assert "00:00:01,000 --> 00:00:02,000\nHELLO <i>MY</i> FRIENDS,\nHOW ARE YOU?\n\n2\n" in srt
+    vtt = translate("a.vtt").decode()
+    assert vtt == FILES["a.vtt"].decode().replace("Hello there", "HELLO THERE")
+
+
+def test_po_fills_missing_translations() -> None:
+    content = translate("a.po").decode()
+    assert 'msgstr "OPEN THE %s FILE"' in content
+    assert 'msgstr[0] "ONE FILE"\nmsgstr[1] "%d FILES"\nmsgstr[2] "%d FILES"' in content
+    assert 'msgid "old"\nmsgstr "keep"' in content
+
+
+def test_xliff_gets_targets_with_inline_elements() -> None:
+    assert b'<target>ONE <g id="1">TWO</g> THREE<x id="2"/></target>' in translate("a.xlf")
+    assert b"<target>keep</target>" in translate("a.xlf")
+    assert b'<target>ONE <pc id="1">TWO</pc> THREE<ph id="2"/></target>' in translate("a.xliff")
+    assert b'trgLang="de"' in translate("a.xliff")
+
+
+def test_tmx_gets_the_target_language() -> None:
+    content = translate("a.tmx")
+    assert b'<tuv xml:lang="de"><seg>ONE <hi>TWO</hi></seg>' in content
+    assert b'<tuv xml:lang="en-US"><seg>one <hi>two</hi></seg>' in content
+
+
+ENTITIES = (
+    b'<!DOCTYPE x [<!ENTITY a "b"><!ENTITY c SYSTEM "file:///etc/passwd">]><xliff>&c;</xliff>'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.xyz", b"text", "unknown format"),
+        ("a", b"text", "unknown format"),
+        ("a.txt", b"\xff\xfe\xfa", "UTF-8"),
+        ("a.txt", b"\x80", "UTF-8"),
+        ("a.md", b"a\0b", "no text"),
+        ("a.docx", b"no archive", "damaged"),
+        ("a.docx", make_docx()[:2000], "damaged"),
+        ("a.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"x" * 100, "password"),
+        ("a.docx", make_zip({"x": "y"}), "no text of this format"),
+        ("a.docx", make_zip({"word/document.xml": "<w:p"}), "well-formed"),
+        ("a.docx", make_zip({"word/document.xml": ENTITIES}), "entities"),
+        ("a.docx", make_zip({"word/document.xml": "<a>" * 300 + "</a>" * 300}), "nested|depth"),
+        ("a.pptx", FILES["a.docx"], "no text of this format"),
+        ("a.epub", FILES["a.docx"], "no electronic book"),
+        ("a.odt", make_zip({"content.xml": b""}), "well-formed"),
+        ("a.srt", b"only text\n", "no subtitles"),
+        ("a.po", b'msgid "x\n\xff', "PO"),
+        ("a.xlf", b"<other/>", "no XLIFF"),
+        ("a.xlf", ENTITIES, "entities"),
+        ("a.tmx", b"<other/>", "no TMX"),
+        ("a.tmx", b'<tmx><tu><tuv xml:lang="fr"><seg>x</seg></tuv></tu></tmx>', "language en"),
+    ],
+)
+def test_bad_document_is_refused_in_one_sentence(name: str, content: bytes, problem: str) -> None:
+    with pytest.raises(UserError, match=problem) as caught:
+        translate(name, content)
+    assert len(caught.value.problems) == 1
+    assert caught.value.problems[0].startswith(name)
+
+
+def test_encrypted_files_are_refused() -> None:
+    content = bytearray(make_docx())
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = -1
+        while (start := content.find(signature, start + 1)) >= 0:
+            content[start + offset] |= 1
+    with pytest.raises(UserError, match="encrypted"):
+        translate("a.docx", bytes(content))
+    files = {
+        "META-INF/container.xml": CONTAINER,
+        "page.xhtml": PAGE,
+        "META-INF/encryption.xml": '<e><CipherReference URI="page.xhtml"/></e>',
+    }
+    with pytest.raises(UserError, match="protected against copying"):
+        translate("a.epub", make_zip(files))
+
+
+def test_archive_bomb_is_refused_before_it_is_unpacked() -> None:
+    bomb = make_zip({"word/document.xml": b"\0" * 50_000_000})
+    assert len(bomb) < 100_000
+    limits = Limits(unpacked_bytes=1_000_000)
+    with pytest.raises(UserError, match="unpacked"):
+        read_document(bomb, "a.docx", limits, LANGUAGES)
+    lying = bytearray(bomb)
+    for signature, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        start = lying.find(signature)
+        lying[start + offset : start + offset + 4] = (1000).to_bytes(4, "little")
+    with pytest.raises(UserError, match=r"unpacked|damaged"):
+        read_document(bytes(lying), "a.docx", limits, LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(bytes=10), Limits(files=2), Limits(characters=3), Limits(unpacked_bytes=50)]
+)
+def test_limits_are_checked(limits: Limits) -> None:
+    with pytest.raises(UserError, match=r"limit|larger"):
+        read_document(FILES["a.docx"], "a.docx", limits, LANGUAGES)

@@ -1,0 +1,32 @@
+import pytest
+
+from tfnmt.documents.glossary import parse_glossary
+from tfnmt.errors import UserError
+
+
+def test_glossary_finds_whole_terms_and_prefers_longer_ones() -> None:
+    glossary = parse_glossary(b"# terms\nhouse\tHaus\nhouse boat\tHausboot\nUS\tUSA\n")
+    found = [(match.term, match.translation) for match in glossary.find("House boat us US houses")]
+    assert found == [("House boat", "Hausboot"), ("US", "USA")]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"one\n", "line 1: not two terms"),
+        (b"one\ttwo\tthree\n", "line 1: not two terms"),
+        (b"one\t\n", "line 1: not two terms"),
+        (b"one\ta\none\tb\n", "line 2: one: has the translations a and b"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"x" * 300 + b"\ty", "longer than"),
+    ],
+)
+def test_invalid_glossary_is_refused(content: bytes, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        parse_glossary(content)
+
+
+def test_many_problems_are_not_all_shown() -> None:
+    with pytest.raises(UserError) as caught:
+        parse_glossary(b"one\n" * 100)
+    assert len(caught.value.problems) == 5

@@ -1,0 +1,181 @@
+"""Files of translators: PO, XLIFF 1.2 and 2.0, and TMX. Existing translations are kept."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+
+from tfnmt.documents.segments import Document, text_segment
+from tfnmt.documents.xml import (
+    XML_LANG,
+    Block,
+    Element,
+    Kind,
+    local_name,
+    parse_xml,
+    read_block,
+    segments_of,
+    write_xml,
+)
+from tfnmt.errors import UserError
+
+AROUND_WORDS = ("g", "mrk", "pc", "hi")
+"""Inline elements with text: of XLIFF 1.2, of 2.0 and of TMX. Others are codes of the file."""
+
+
+def read_po(content: bytes, name: str) -> Document:
+    """Read a PO file. The entries without a translation get one.
+
+    Raises:
+        UserError: The file is damaged or translate-toolkit is not installed.
+    """
+    from translate.misc.multistring import multistring
+    from translate.storage.pypo import pofile
+
+    try:
+        file = pofile.parsestring(content)
+        units = [
+            unit
+            for unit in file.units
+            if unit.source and not unit.isheader() and not unit.isobsolete()
+            if not str(unit.target).strip()
+        ]
+        counts = file.getheaderplural()[0]
+    except Exception as error:  # the parser raises many kinds of errors for damaged files
+        raise UserError(f"{name}: no valid PO file; check it with msgfmt") from error
+    plurals = int(counts) if counts and str(counts).isdigit() else 2
+    segments = [[text_segment(str(text)) for text in _strings(unit.source)] for unit in units]
+
+    def write() -> bytes:
+        for unit, each in zip(units, segments, strict=True):
+            texts = [segment.translated_text for segment in each]
+            if unit.hasplural():
+                texts = (texts + [texts[-1]] * plurals)[:plurals]
+                unit.target = multistring(texts)
+            else:
+                unit.target = texts[0]
+        return bytes(file)
+
+    return Document([segment for each in segments for segment in each], write)
+
+
+def _strings(text: object) -> list[str]:
+    """Return the singular and the plural of a text."""
+    return [str(each) for each in getattr(text, "strings", [text])]
+
+
+def read_xliff(content: bytes, name: str, target: str) -> Document:
+    """Read an XLIFF file of version 1.2 or 2.0.
+
+    Args:
+        content: The file.
+        name: Its name in messages.
+        target: The language of the translation.
+
+    Raises:
+        UserError: The file is damaged or not XLIFF.
+    """
+    tree = parse_xml(content, name)
+    root = tree.getroot()
+    if local_name(root) != "xliff":
+        raise UserError(f"{name}: no XLIFF file; check the suffix of the name")
+    if root.get("version", "").startswith("2"):
+        root.set("trgLang", target)
+        units = [unit for unit in _named(root, "unit") if _is_translated(unit)]
+        parents = [segment for unit in units for segment in _named(unit, "segment")]
+    else:
+        for file in _named(root, "file"):
+            file.set("target-language", target)
+        parents = [unit for unit in _named(root, "trans-unit") if _is_translated(unit)]
+    blocks = [read_block(target, _code_kind) for parent in parents for target in _target(parent)]
+    return _document(blocks, lambda: write_xml(tree))
+
+
+def _is_translated(unit: Element) -> bool:
+    """Return whether a unit and the elements around it are to be translated."""
+    value = next(
+        (
+            value
+            for element in (unit, *unit.iterancestors())
+            if (value := element.get("translate")) is not None
+        ),
+        "yes",
+    )
+    return value != "no"
+
+
+def _target(parent: Element) -> Iterator[Element]:
+    """Yield the target of a unit with the content of the source, unless it has a translation."""
+    source = next(_children(parent, "source"), None)
+    target = next(_children(parent, "target"), None)
+    if source is None or (target is not None and "".join(target.itertext()).strip()):
+        return
+    if target is not None:
+        parent.remove(target)
+    place = next(_children(parent, "seg-source"), source)
+    target = deepcopy(source)
+    target.tag = str(source.tag).replace("source", "target")
+    tail, place.tail = place.tail, None  # otherwise it would follow the target
+    target.tail = tail
+    place.addnext(target)
+    place.tail = tail
+    yield target
+
+
+def read_tmx(content: bytes, name: str, source: str, target: str) -> Document:
+    """Read a translation memory. The units with the source language get the target language.
+
+    Args:
+        content: The file.
+        name: Its name in messages.
+        source: The language of the text.
+        target: The language of the translation.
+
+    Raises:
+        UserError: The file is damaged, or no unit has the source language.
+    """
+    tree = parse_xml(content, name)
+    if local_name(tree.getroot()) != "tmx":
+        raise UserError(f"{name}: no TMX file; check the suffix of the name")
+    blocks: list[Block] = []
+    found = False
+    for unit in _named(tree.getroot(), "tu"):
+        variants = {_language(variant): variant for variant in _children(unit, "tuv")}
+        if source not in variants:
+            continue
+        found = True
+        if target not in variants:
+            variant = deepcopy(variants[source])
+            variant.attrib.pop("lang", None)
+            variant.set(XML_LANG, target)
+            unit.append(variant)
+            blocks += [read_block(text, _code_kind) for text in _children(variant, "seg")]
+    if not found:
+        raise UserError(f"{name}: has no text of the language {source}; set --source")
+    return _document(blocks, lambda: write_xml(tree))
+
+
+def _language(variant: Element) -> str:
+    """Return the language of a variant without its region."""
+    code = variant.get(XML_LANG) or variant.get("lang") or ""
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
+def _document(blocks: list[Block], finish: Callable[[], bytes]) -> Document:
+    def write() -> bytes:
+        for block in blocks:
+            block.write()
+        return finish()
+
+    return Document(segments_of(blocks), write)
+
+
+def _code_kind(element: Element) -> Kind:
+    excluded = element.get("translate") == "no" or element.get("mtype") == "protected"
+    return "inline" if local_name(element) in AROUND_WORDS and not excluded else "object"
+
+
+def _named(root: Element, name: str) -> list[Element]:
+    return [element for element in root.iter() if local_name(element) == name]
+
+
+def _children(parent: Element, name: str) -> Iterator[Element]:
+    return (child for child in list(parent) if local_name(child) == name)

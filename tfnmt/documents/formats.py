@@ -1,0 +1,154 @@
+"""The formats of documents by the suffix of their names."""
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import NamedTuple
+
+from tfnmt.documents.archive import Limits
+from tfnmt.documents.segments import Document
+from tfnmt.errors import UserError
+
+
+class Languages(NamedTuple):
+    """The languages of a document and of its translation."""
+
+    source: str
+    target: str
+
+
+Read = Callable[[bytes, str, Limits, Languages], Document]
+
+
+class Format(NamedTuple):
+    """A format of documents."""
+
+    name: str
+    media_type: str
+    read: Read
+    """Imports the packages that the format needs."""
+
+
+def _text(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.plain import read_text
+
+    return read_text(content, name)
+
+
+def _subtitles(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.plain import read_subtitles
+
+    return read_subtitles(content, name)
+
+
+def _markdown(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.markdown import read_markdown
+
+    return read_markdown(content, name)
+
+
+def _html(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.html import read_html
+    from tfnmt.documents.plain import decode
+
+    return read_html(decode(content, name))
+
+
+def _docx(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.office import read_docx
+
+    return read_docx(content, name, limits)
+
+
+def _pptx(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.office import read_pptx
+
+    return read_pptx(content, name, limits)
+
+
+def _odt(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.office import read_odt
+
+    return read_odt(content, name, limits)
+
+
+def _epub(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.epub import read_epub
+
+    return read_epub(content, name, limits)
+
+
+def _po(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.bilingual import read_po
+
+    return read_po(content, name)
+
+
+def _xliff(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.bilingual import read_xliff
+
+    return read_xliff(content, name, languages.target)
+
+
+def _tmx(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.bilingual import read_tmx
+
+    return read_tmx(content, name, languages.source, languages.target)
+
+
+OFFICE = "application/vnd.openxmlformats-officedocument."
+
+FORMATS = {
+    ".txt": Format("plain text", "text/plain", _text),
+    ".md": Format("Markdown", "text/markdown", _markdown),
+    ".html": Format("HTML", "text/html", _html),
+    ".htm": Format("HTML", "text/html", _html),
+    ".docx": Format("Word", f"{OFFICE}wordprocessingml.document", _docx),
+    ".pptx": Format("PowerPoint", f"{OFFICE}presentationml.presentation", _pptx),
+    ".odt": Format("OpenDocument text", "application/vnd.oasis.opendocument.text", _odt),
+    ".epub": Format("EPUB", "application/epub+zip", _epub),
+    ".srt": Format("SubRip", "application/x-subrip", _subtitles),
+    ".vtt": Format("WebVTT", "text/vtt", _subtitles),
+    ".po": Format("gettext", "text/x-gettext-translation", _po),
+    ".xlf": Format("XLIFF", "application/xliff+xml", _xliff),
+    ".xliff": Format("XLIFF", "application/xliff+xml", _xliff),
+    ".tmx": Format("TMX", "application/x-tmx+xml", _tmx),
+}
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file name in lower case."""
+    return PurePath(name).suffix.lower()
+
+
+def read_document(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    """Read a document.
+
+    Args:
+        content: The file.
+        name: Its name. The suffix selects the format.
+        limits: The limits.
+        languages: The languages of the document and of its translation.
+
+    Raises:
+        UserError: The format is unknown, the file is damaged, encrypted or too large, or a package
+            is not installed.
+    """
+    found = FORMATS.get(suffix_of(name))
+    if found is None:
+        raise UserError(f"{name}: unknown format; use one of {' '.join(FORMATS)}")
+    if len(content) > limits.bytes:
+        raise UserError(f"{name}: larger than {limits.bytes} bytes; divide it")
+    try:
+        document = found.read(content, name, limits, languages)
+    except ImportError as error:
+        raise UserError(
+            f"{name}: needs the package {error.name}; install tfnmt[documents]"
+        ) from error
+    except RecursionError as error:
+        raise UserError(f"{name}: nested too deeply; simplify it") from error
+    characters = sum(len(segment.text) for segment in document.segments)
+    if characters > limits.characters:
+        raise UserError(
+            f"{name}: {characters} characters of text; the limit is {limits.characters}"
+        )
+    return document

@@ -1,0 +1,117 @@
+"""Segments: text with marks, such as bold words and links, and with objects, such as images.
+
+A format reads a document to segments. `tfnmt.documents.translation` sets the translation of each,
+and the format writes the document again. Neither knows anything of the other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+Marks = tuple[Any, ...]
+"""The marks around a piece, the outermost first. Only the format knows what a mark is; equal marks
+are the same mark."""
+
+
+class Piece(NamedTuple):
+    """A part of a segment."""
+
+    text: str
+    marks: Marks = ()
+    atom: Any = None
+    """An object that is moved as a whole. Its text, if any, is a word that comes back unchanged."""
+
+
+@dataclass(eq=False)
+class Segment:
+    """A paragraph, a cell or an attribute: the unit that the sentences are split from."""
+
+    pieces: Sequence[Piece]
+    translation: Sequence[Piece] = field(default=())
+    """The translation, an untranslated copy at first."""
+
+    def __post_init__(self) -> None:
+        self.translation = self.translation or self.pieces
+
+    @property
+    def text(self) -> str:
+        """The text to translate."""
+        return joined(self.pieces)
+
+    @property
+    def translated_text(self) -> str:
+        """The translated text."""
+        return joined(self.translation)
+
+
+class Alignment(Protocol):
+    """Tokens of a sentence and of its translation, EOS included, and how they attend."""
+
+    @property
+    def source(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def target(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def attention(self) -> Sequence[Sequence[float]] | np.ndarray: ...  # noqa: D102
+
+
+class Translator(Protocol):
+    """A model that translates and aligns sentences of one direction."""
+
+    def translate(self, sentences: Sequence[str]) -> Sequence[str]:
+        """Return the translation of each sentence."""
+
+    def align(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Alignment]:
+        """Return the alignment of each sentence with its translation."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document that has been read."""
+
+    segments: Sequence[Segment]
+    write: Callable[[], bytes]
+    """Returns the document with the translations of its segments."""
+
+
+def text_segment(text: str) -> Segment:
+    """Return a segment without marks."""
+    return Segment([Piece(text)])
+
+
+def joined(pieces: Iterable[Piece]) -> str:
+    """Return the text of pieces."""
+    return "".join(piece.text for piece in pieces)
+
+
+def cut(pieces: Sequence[Piece], start: int, end: int) -> Iterator[Piece]:
+    """Yield the pieces between two positions of the joined text.
+
+    An object without text belongs to the part that begins at its position. Objects with text are
+    not divided: they belong to the part with their beginning.
+    """
+    position = 0
+    for piece in pieces:
+        after = position + len(piece.text)
+        if piece.atom is not None or not piece.text:
+            if start <= position < end:
+                yield piece
+        elif (first := max(start, position)) < (last := min(end, after)):
+            yield piece._replace(text=piece.text[first - position : last - position])
+        position = after
+
+
+def merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """Join neighbors with the same marks, and drop pieces without text, marks and object."""
+    result: list[Piece] = []
+    for piece in pieces:
+        previous = result[-1] if result else None
+        if piece.atom is not None:
+            result.append(piece)
+        elif previous and previous.atom is None and previous.marks == piece.marks:
+            result[-1] = previous._replace(text=previous.text + piece.text)
+        elif piece.text or piece.marks:
+            result.append(piece)
+    return result
