@@ -42,6 +42,7 @@ from tfnmt.runtime.streams import open_standard_streams
 if TYPE_CHECKING:
     from tfnmt.data.corpora.corpus import Corpus
     from tfnmt.data.preparation.prepared import Prepared
+    from tfnmt.data.preparation.sharded import Shards
     from tfnmt.runtime.executors import Executor
 
 HELP_FLAGS = ("--help", "-h", "--helpshort", "--helpfull", "-help", "-helpshort")
@@ -441,7 +442,9 @@ def _language_tree(values: Any) -> Tree:
     return add_languages({"directions": values.directions})
 
 
-def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Corpus", "Prepared"]:
+def read_data(
+    values: Any, config: Config, run: Run | None = None, shards: "Shards | None" = None
+) -> tuple["Corpus", "Prepared"]:
     """Return the corpus of an experiment, downloaded and prepared first where necessary.
 
     Args:
@@ -449,6 +452,7 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
         config: The configuration.
         run: The run folder, if any. A run that has a checkpoint keeps its held-out splits and its
             tokenizer.
+        shards: How to prepare the corpus in shards, if at all.
 
     Returns:
         The corpus, and the same corpus prepared: cleaned, tokenized and encoded.
@@ -483,7 +487,7 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
     origin = Origin(values.mirror, values.checksums)
     download_missing(config.data, corpus, splits, data_dir, origin)
     cache_dir = Path(values.cache_dir or cache_folder())
-    return corpus, prepare(config, corpus, cache_dir, reused_tokenizer(config, resumed))
+    return corpus, prepare(config, corpus, cache_dir, reused_tokenizer(config, resumed), shards)
 
 
 def reused_tokenizer(config: Config, resumed: Run | None = None) -> bytes | None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from tests.system.conftest import wait_until
 from tfnmt import score, translate
 from tfnmt.data.corpora.toy import grammar
 
-pytest.importorskip("ray", reason="needs Ray; install the extra `cluster`")
+pytestmark = pytest.mark.skipif(
+    find_spec("ray") is None, reason="needs Ray; install the extra `cluster`"
+)
 
 ROOT = Path(__file__).parents[2]
 PAIRS = list(islice(grammar.pairs("test"), 150))

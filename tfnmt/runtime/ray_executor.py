@@ -6,6 +6,7 @@ through files. A worker that dies or hangs is replaced, and its task is tried ag
 
 import logging
 import os
+import secrets
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -121,6 +122,9 @@ def connect(address: str | None) -> None:
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         # Workers get the priority of this command, as the local executor has it.
         os.environ.setdefault("RAY_worker_niceness", "0")
+        # Other users of this machine can reach the address, but they do not have the token.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     import ray
 
     from tfnmt.runtime.startup import CPU_COUNT
@@ -236,7 +240,7 @@ class _Slot:
             "num_gpus": resources.gpus,
             "max_restarts": 0,
             "scheduling_strategy": "SPREAD",
-            "runtime_env": {"env_vars": {"TFNMT_CPUS": str(resources.cpus)}},
+            "runtime_env": {"env_vars": _environment(resources)},
         }
         self._actor: Any = ray.remote(Worker).options(**options).remote(Path.cwd())
 
@@ -281,6 +285,16 @@ class _Slot:
 
     def _wait(self, reference: Any) -> None:
         self.waits_for, self.since = reference, time.monotonic()
+
+
+def _environment(resources: Resources) -> dict[str, str]:
+    """Return the environment variables of a worker."""
+    environment = {"TFNMT_CPUS": str(resources.cpus)}
+    if not resources.gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    elif resources.gpus % 1:  # TensorFlow would take all memory of the GPU that workers share
+        environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    return environment
 
 
 def _reason_of_death(error: Exception) -> str:

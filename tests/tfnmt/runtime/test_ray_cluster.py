@@ -2,16 +2,20 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="needs Ray; install the extra `cluster`")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray; install the extra `cluster`"),
+]
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from ray.cluster_utils import Cluster
 from tests.tfnmt.runtime.toy_work import Uppercase, joined, make_shards, text
