@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import signal
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,6 +40,9 @@ FAILED_STARTS = 3
 
 START_SECONDS = 1800.0
 """Time in which at least one worker must have started; a cluster may start machines first."""
+
+CONNECT_SECONDS = 10.0
+"""Time in which the address of a cluster must answer."""
 
 POLL_SECONDS = 1.0
 """Time between two checks for workers that hang."""
@@ -125,6 +129,8 @@ def connect(address: str | None) -> None:
         # Other users of this machine can reach the address, but they do not have the token.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    elif address != "auto":
+        _check_address(address)
     import ray
 
     from tfnmt.runtime.startup import CPU_COUNT
@@ -148,6 +154,18 @@ def connect(address: str | None) -> None:
                 f"--address={address or 'local'}: cannot connect to Ray ({reason}); check that "
                 "`ray status` shows a cluster, or omit --address"
             ) from error
+
+
+def _check_address(address: str) -> None:
+    """Raise a UserError if nothing answers at HOST:PORT. Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise UserError(
+            f"--address={address}: no Ray answers ({error}); give the HOST:PORT of `ray start "
+            "--head`, or auto on a machine of the cluster"
+        ) from error
 
 
 @contextmanager
