@@ -25,14 +25,31 @@ PAIRS = list(islice(grammar.pairs("test"), 150))
 Call = Callable[..., None]
 
 
+CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The address of a cluster with two CPUs."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    yield cluster.address
-    cluster.shutdown()
+    """The address of a cluster with two CPUs, whose workers have the priority of the tests."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CLUSTER],
+        env=os.environ | {"RAY_worker_niceness": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.stdin.close()
 
 
 @pytest.fixture

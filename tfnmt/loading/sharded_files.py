@@ -127,7 +127,8 @@ def process_files(
         try:
             _process(files, work, executor, settings.label)
         except BaseException:
-            log("finished parts are kept; continue with --resume")
+            if any(file.has_parts() for file in files):
+                log("finished parts are kept; continue with --resume")
             raise
 
 
@@ -176,6 +177,10 @@ class _OpenFile:
         if len(self._finished) and self._finished[-1]:  # the last shard may be shorter
             finished += self._index.lines - len(self._index) * self._index.shard_lines
         return self._index.lines - finished
+
+    def has_parts(self) -> bool:
+        """Return whether there are finished parts."""
+        return any(self._parts.partial.glob("part-*"))
 
     def left(self) -> Iterator[Shard]:
         """Yield the shards without a finished part."""

@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -31,6 +31,14 @@ from tfnmt.runtime.executors import (
     attempt_task,
     describe,
 )
+
+EMBEDDED = {
+    # Without clusters, which Ray always has on Linux, it binds to 127.0.0.1.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Workers get the priority of this command, as the local executor has it.
+    "RAY_worker_niceness": "0",
+}
+"""The environment in which an embedded Ray is imported and started."""
 
 OBJECT_STORE = 80 * 2**20
 """Shared memory of an embedded Ray in bytes, nearly its minimum: objects are small here."""
@@ -121,39 +129,52 @@ def connect(address: str | None) -> None:
         UserError: There is no cluster at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address is None:
-        # Without clusters, which Ray always has on Linux, it binds to 127.0.0.1.
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        # Workers get the priority of this command, as the local executor has it.
-        os.environ.setdefault("RAY_worker_niceness", "0")
-        # Other users of this machine can reach the address, but they do not have the token.
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    elif address != "auto":
-        _check_address(address)
-    import ray
-
+    if address is not None:
+        if address != "auto":
+            _check_address(address)
+        _initialize(address)
+        return
     from tfnmt.runtime.startup import CPU_COUNT
 
-    embedded = {
-        "num_cpus": CPU_COUNT,
-        "include_dashboard": False,
-        "object_store_memory": OBJECT_STORE,
-    }
-    with _own_signals():
-        try:
-            ray.init(
-                address=address or "local",
-                log_to_driver=False,
-                logging_level=logging.CRITICAL,
-                **({} if address else embedded),
-            )
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError(
-                f"--address={address or 'local'}: cannot connect to Ray ({reason}); check that "
-                "`ray status` shows a cluster, or omit --address"
-            ) from error
+    # Other users of this machine can reach the address, but they do not have the token.
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    with _environment(EMBEDDED):
+        _initialize(
+            "local",
+            num_cpus=CPU_COUNT,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE,
+        )
+
+
+def _initialize(address: str, **options: Any) -> None:
+    import ray
+
+    try:
+        with _own_signals():
+            ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"--address={address}: cannot connect to Ray ({reason}); check that `ray status` shows "
+            "a cluster, or omit --address"
+        ) from error
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables temporarily."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _check_address(address: str) -> None:
@@ -258,7 +279,7 @@ class _Slot:
             "num_gpus": resources.gpus,
             "max_restarts": 0,
             "scheduling_strategy": "SPREAD",
-            "runtime_env": {"env_vars": _environment(resources)},
+            "runtime_env": {"env_vars": _worker_environment(resources)},
         }
         self._actor: Any = ray.remote(Worker).options(**options).remote(Path.cwd())
 
@@ -305,7 +326,7 @@ class _Slot:
         self.waits_for, self.since = reference, time.monotonic()
 
 
-def _environment(resources: Resources) -> dict[str, str]:
+def _worker_environment(resources: Resources) -> dict[str, str]:
     """Return the environment variables of a worker."""
     environment = {"TFNMT_CPUS": str(resources.cpus)}
     if not resources.gpus:
