@@ -22,7 +22,7 @@ host=$(hostname)
 address="$(getent ahostsv4 "$host" | awk 'NR == 1 {print $1}'):$port"
 
 # Without a token, every user who reaches the port can run code as you.
-export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_TOKEN
 

@@ -340,9 +340,10 @@ def _reason_of_death(error: Exception) -> str:
     import ray
 
     lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, ray.exceptions.RayTaskError) or "creation task" in lines[0]:
+        return lines[-1]  # of the traceback
     if isinstance(error, ray.exceptions.ActorDiedError):
-        created = "creation task" not in lines[0]
-        return "the worker process or its machine died" if created else lines[-1]
+        return "the worker process or its machine died"
     return f"{type(error).__name__}: {lines[0]}"
 
 
