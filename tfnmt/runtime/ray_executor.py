@@ -61,7 +61,7 @@ class Resources:
     """The workers of a cluster."""
 
     workers: int
-    cpus: int  # of each worker
+    cpus: float  # of each worker; a fraction if there are more workers than CPUs
     gpus: float  # of each worker
 
 
@@ -104,7 +104,7 @@ class RayExecutor:
             self.__exit__()
             raise
         gpus = f", {resources.gpus:g} GPUs" if resources.gpus else ""
-        log(f"Ray: {resources.workers} workers with {resources.cpus} CPUs{gpus} each")
+        log(f"Ray: {resources.workers} workers with {resources.cpus:g} CPUs{gpus} each")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -226,8 +226,8 @@ def find_resources(workers: int | None, gpus: float) -> Resources:
         )
     count = workers or fitting
     per_node = -(-count // len(nodes))
-    cpus = min(int(node["CPU"]) for node in nodes) // per_node
-    return Resources(count, max(1, cpus), gpus)
+    cpus = min(node["CPU"] for node in nodes) / per_node
+    return Resources(count, int(cpus) if cpus >= 1 else int(100 * cpus) / 100, gpus)
 
 
 # --- Workers --------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class _Slot:
 
 def _worker_environment(resources: Resources) -> dict[str, str]:
     """Return the environment variables of a worker."""
-    environment = {"TFNMT_CPUS": str(resources.cpus)}
+    environment = {"TFNMT_CPUS": str(max(1, int(resources.cpus)))}
     if not resources.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
     elif resources.gpus % 1:  # TensorFlow would take all memory of the GPU that workers share

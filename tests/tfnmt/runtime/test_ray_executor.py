@@ -1,5 +1,6 @@
 """The Ray executor, with one embedded Ray and real processes."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,12 @@ def test_work_that_cannot_be_loaded_is_an_error(executor: RayExecutor, tmp_path:
 @pytest.mark.skipif(shutil.which("ss") is None, reason="needs ss, from iproute2")
 def test_embedded_ray_is_reachable_from_this_machine_with_a_token_only() -> None:
     assert run_python(EMBEDDED).strip() == "local"
+
+
+def test_workers_share_the_cpus(executor: RayExecutor) -> None:
+    cpus = find_resources(1, 0).cpus
+    assert cpus == len(os.sched_getaffinity(0))
+    assert find_resources(3 * int(cpus), 0).cpus == 0.33
 
 
 def test_missing_gpus_are_reported(executor: RayExecutor) -> None:
