@@ -13,8 +13,8 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -42,6 +42,8 @@ from tfnmt.runtime.streams import open_standard_streams
 if TYPE_CHECKING:
     from tfnmt.data.corpora.corpus import Corpus
     from tfnmt.data.preparation.prepared import Prepared
+    from tfnmt.data.preparation.sharded import Shards
+    from tfnmt.runtime.executors import Executor
 
 HELP_FLAGS = ("--help", "-h", "--helpshort", "--helpfull", "-help", "-helpshort")
 
@@ -134,6 +136,46 @@ def define_engine(values: FlagValues) -> None:
         ("quantization", QUANTIZATIONS, "for --engine=litert (default: float32)"),
     ):
         flags.DEFINE_enum(name, None, list(choices), text, flag_values=values)
+
+
+def define_executor(values: FlagValues) -> None:
+    """Define the flags of `open_executor`, and --shard_lines."""
+    for name, text in (
+        ("shard_lines", "process the file in shards of this many lines (Ray's default: 65,536)"),
+        ("workers", "for --executor=ray: number of workers (default: one per node or GPU share)"),
+    ):
+        flags.DEFINE_integer(name, None, text, 1, flag_values=values)
+    flags.DEFINE_enum(
+        "executor",
+        "local",
+        ["local", "ray"],
+        "where shards are processed: in this process, or by workers of Ray",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "address",
+        None,
+        "for --executor=ray: the cluster, such as auto or HOST:6379 (default: start Ray here)",
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "stall_minutes",
+        30.0,
+        "for --executor=ray: replace a worker that makes no progress for this long",
+        0.01,
+        flag_values=values,
+    )
+
+
+def define_gpus(values: FlagValues) -> None:
+    """Define --gpus_per_worker, for commands whose workers load a model."""
+    flags.DEFINE_float(
+        "gpus_per_worker",
+        0.0,
+        "for --executor=ray: GPUs of each worker; 0 translates on CPUs",
+        0.0,
+        flag_values=values,
+    )
 
 
 # --- Running a command ---------------------------------------------------------------------------
@@ -274,6 +316,36 @@ def _parse_max_length(text: str) -> dict[str, Any]:
     return {"max_length": int(found[2])}
 
 
+def uses_shards(values: Any) -> bool:
+    """Return whether the flags of `define_executor` select shards."""
+    return values.executor == "ray" or values.shard_lines is not None
+
+
+def executor_problems(values: Any) -> list[str]:
+    """Return one problem per flag that only --executor=ray uses."""
+    names = ("address", "workers", "stall_minutes", "gpus_per_worker")
+    if values.executor == "ray":
+        return []
+    given = [name for name in names if name in values and values[name].present]
+    return [f"--{name}: needs --executor=ray; add it, or omit --{name}" for name in given]
+
+
+@contextmanager
+def open_executor(values: Any) -> "Iterator[Executor]":
+    """Start the executor that the flags of `define_executor` select."""
+    if values.executor == "local":
+        from tfnmt.runtime.executors import LocalExecutor
+
+        yield LocalExecutor()
+        return
+    from tfnmt.runtime.ray_executor import RayExecutor
+
+    gpus = values.gpus_per_worker if "gpus_per_worker" in values else 0.0
+    stall_seconds = values.stall_minutes * 60
+    with RayExecutor(values.address, values.workers, gpus, stall_seconds) as executor:
+        yield executor
+
+
 def non_utf8_problems(texts: Iterable[str]) -> list[str]:
     """Return one problem per argument with bytes that are not UTF-8.
 
@@ -384,7 +456,9 @@ def _language_tree(values: Any) -> Tree:
     return add_languages({"directions": values.directions})
 
 
-def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Corpus", "Prepared"]:
+def read_data(
+    values: Any, config: Config, run: Run | None = None, shards: "Shards | None" = None
+) -> tuple["Corpus", "Prepared"]:
     """Return the corpus of an experiment, downloaded and prepared first where necessary.
 
     Args:
@@ -392,6 +466,7 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
         config: The configuration.
         run: The run folder, if any. A run that has a checkpoint keeps its held-out splits and its
             tokenizer.
+        shards: How to prepare the corpus in shards, if at all.
 
     Returns:
         The corpus, and the same corpus prepared: cleaned, tokenized and encoded.
@@ -426,7 +501,7 @@ def read_data(values: Any, config: Config, run: Run | None = None) -> tuple["Cor
     origin = Origin(values.mirror, values.checksums)
     download_missing(config.data, corpus, splits, data_dir, origin)
     cache_dir = Path(values.cache_dir or cache_folder())
-    return corpus, prepare(config, corpus, cache_dir, reused_tokenizer(config, resumed))
+    return corpus, prepare(config, corpus, cache_dir, reused_tokenizer(config, resumed), shards)
 
 
 def reused_tokenizer(config: Config, resumed: Run | None = None) -> bytes | None:

@@ -59,6 +59,19 @@ def progress_counter(label: str, unit: str) -> Iterator[Callable[[int, int], Non
         yield show
 
 
+@contextmanager
+def progress_meter(label: str, unit: str, total: int) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar; yields a function that adds finished units to it.
+
+    Args:
+        label: The text in front of the bar.
+        unit: The name of the unit, for the rate.
+        total: The number of units.
+    """
+    with tqdm(desc=label, unit=f" {unit}", total=total, leave=False, disable=None) as bar:
+        yield bar.update
+
+
 class LineNotes:
     """Line numbers with the same problem, about which a single line is logged.
 
@@ -85,12 +98,22 @@ class LineNotes:
         if len(self.first) < self.SHOWN:
             self.first.append(number)
 
-    def close(self) -> None:
-        """Log the first line numbers and the count, if any lines were added."""
+    def merge(self, other: "LineNotes") -> None:
+        """Add the notes about other lines of the same file, in any order."""
+        self.first = sorted(self.first + other.first)[: self.SHOWN]
+        self.last = max(self.last, other.last)
+        self.count += other.count
+
+    def close(self, place: str = "") -> None:
+        """Log the first line numbers and the count, if any lines were added.
+
+        Args:
+            place: The text in front, such as the name of the file.
+        """
         if self.count:
             more = ", ..." if self.count > len(self.first) else ""
-            numbers = ", ".join(map(str, self.first))
-            log(f"line {numbers}{more}: {self.problem}; {self.count:,} in total; {self.advice}")
+            numbers = f"{place}line {', '.join(map(str, self.first))}{more}"
+            log(f"{numbers}: {self.problem}; {self.count:,} in total; {self.advice}")
 
 
 class ReplacementNotes(LineNotes):
@@ -102,9 +125,14 @@ class ReplacementNotes(LineNotes):
             "convert the text to UTF-8, for example with iconv",
         )
 
-    def check(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines and note those with replacement characters."""
-        for number, line in enumerate(lines, start=1):
+    def check(self, lines: Iterable[str], first: int = 1) -> Iterator[str]:
+        """Yield the lines and note those with replacement characters.
+
+        Args:
+            lines: The lines.
+            first: The number of the first line.
+        """
+        for number, line in enumerate(lines, start=first):
             if "\ufffd" in line:
                 self.add(number)
             yield line

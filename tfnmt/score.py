@@ -11,28 +11,43 @@ to filter bad pairs or to rank several translations.
 A .jsonl file has the token ids of each hypothesis. Their score is the score that translate gave
 them. A text can be written with different tokens. score uses those of the tokenizer, but
 translate may have found others.
+
+--executor=ray scores shards of the input on workers of Ray. If --input is a folder, --output
+becomes a folder with a file for each of its files.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator
 from contextlib import closing
-from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from absl import flags
-from pydantic import BaseModel, StrictInt, ValidationError
 
-from tfnmt.cli import define_direction, define_engine, run_command
-from tfnmt.data.corpora.text_files import check_readable, decompressed_name, read_lines
-from tfnmt.errors import UsageError, UserError
+from tfnmt.cli import (
+    define_direction,
+    define_engine,
+    define_executor,
+    define_gpus,
+    executor_problems,
+    open_executor,
+    run_command,
+    uses_shards,
+)
+from tfnmt.data.corpora.text_files import check_readable, open_bytes
+from tfnmt.errors import UsageError
 from tfnmt.exporting.converted import select_engine
 from tfnmt.loading.directions import find_direction
 from tfnmt.loading.models import find_model
-from tfnmt.progress import LineNotes, ReplacementNotes, progress_bar
+from tfnmt.loading.scoring_job import ScoringJob, ScoringNotes, ScoringWork
+from tfnmt.loading.sharded_files import (
+    ShardSettings,
+    check_files,
+    find_files,
+    process_files,
+)
+from tfnmt.progress import progress_bar
 from tfnmt.runtime.files import check_outputs, write_lines
-
-if TYPE_CHECKING:
-    from tfnmt.decoding.scorer import Scored, Scorer
+from tfnmt.runtime.shards import SHARD_LINES
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("model", None, "a run or a LiteRT export", flag_values=FLAGS)
@@ -43,152 +58,86 @@ flags.DEFINE_string(
     flag_values=FLAGS,
 )
 flags.DEFINE_string("output", None, "the file to write to (default: stdout)", flag_values=FLAGS)
+flags.DEFINE_bool(
+    "resume", False, "for shards: resume an --output that was not finished", flag_values=FLAGS
+)
 flags.DEFINE_float(
     "length_penalty", None, "alpha of the length penalty (default: the run's)", 0, flag_values=FLAGS
 )
 define_direction(FLAGS)
 define_engine(FLAGS)
+define_executor(FLAGS)
+define_gpus(FLAGS)
 
-
-class Given(NamedTuple):
-    """A translation to score, and the line that it is from."""
-
-    line: int
-    source: str
-    text: str
-    tokens: tuple[int, ...] = ()  # of a hypothesis in a .jsonl file
-
-
-class Hypothesis(BaseModel):
-    """A hypothesis in a line of `translate --json`; other fields are ignored."""
-
-    text: str
-    tokens: tuple[StrictInt, ...] | None = None
-
-
-class JsonLine(BaseModel):
-    """A line of `translate --json`; other fields are ignored."""
-
-    source: str
-    translations: list[Hypothesis]
+FORMAT = 1
+"""Version of the output. Increase it when --resume must not continue older parts."""
 
 
 def main(values: Any, positional: list[str]) -> None:
     """Score every translation of the file."""
-    if positional or not (values.model and values.input):
-        raise UsageError("--model and --input: both required, without other arguments; see --help")
+    _check(values, positional)
     changes = {} if values.length_penalty is None else {"length_penalty": values.length_penalty}
     model = select_engine(find_model(values.model, changes), values.engine, values.quantization)
     _, target = find_direction(model, values.direction)
+
+    from tfnmt.loading.api import check_scoring
+
+    job = ScoringJob(check_scoring(model), target)
     path = Path(values.input)
+    if uses_shards(values) or path.is_dir():
+        _score_shards(values, job)
+        return
     check_readable(path)
     check_outputs({"--output": values.output}, {"--input": [path], "--model": model.files})
-
-    from tfnmt.loading.api import TextTranslator, check_scoring
-
-    check_scoring(model)
-    scorer = TextTranslator(model, model.load()).scorer(target)
-    if decompressed_name(path).suffix == ".jsonl":
-        scored = _score_ids(scorer, _read_json(path, scorer.vocab_size), path)
-    else:
-        scored = _score_texts(scorer, path)
-    write_lines(_format(progress_bar(scored, "scoring", "translations")), values.output)
+    with closing(_score_file(job, path)) as lines:
+        write_lines(progress_bar(lines, "scoring", "translations"), values.output)
 
 
-def _format(scored: Iterable[tuple[int, "Scored"]]) -> Iterator[str]:
-    """Yield the output lines, and note the lines that were truncated."""
-    notes = LineNotes(
-        "source or target longer than the limit (decoding.max_source_length, max_length)",
-        "only the part within the limit was scored",
-    )
-    with closing(notes):
-        for line, each in scored:
-            if each.truncated:
-                notes.add(line)
-            yield f"{each.log_prob:.4f}\t{each.score:.4f}\t{each.tokens}"
+def _check(values: Any, positional: list[str]) -> None:
+    """Check flags that are missing or need others."""
+    if positional or not (values.model and values.input):
+        raise UsageError("--model and --input: both required, without other arguments; see --help")
+    problems = executor_problems(values)
+    if values.resume and not (uses_shards(values) or Path(values.input).is_dir()):
+        problems.append("--resume: needs shards; add --shard_lines or --executor=ray")
+    if problems:
+        raise UsageError(*problems)
 
 
-# --- Texts ----------------------------------------------------------------------------------------
+def _score_file(job: ScoringJob, path: Path) -> Generator[str, None, None]:
+    """Yield the output lines of a file."""
+    score, notes = job.load(), ScoringNotes()
+    with closing(notes), open_bytes(path) as lines:
+        yield from score(path, lines, 1, notes)
 
 
-def _score_texts(scorer: "Scorer", path: Path) -> Iterator[tuple[int, "Scored"]]:
-    """Yield the line number and the score of each target."""
-    from tfnmt.decoding.lines import single_line
-
-    replaced = ReplacementNotes()
-    changed = LineNotes(
-        "the model reads another target than the file has, for example without repeated spaces",
-        "the score is that of the text that it reads",
-    )
-    given, again = tee(_read_pairs(path, replaced))
-    with closing(replaced), closing(changed):
-        scored = scorer.score((each.source, each.text) for each in again)
-        for each, result in zip(given, scored, strict=True):
-            if not result.truncated and result.text != single_line(each.text):
-                changed.add(each.line)
-            yield each.line, result
+def _score_shards(values: Any, job: ScoringJob) -> None:
+    """Score a file, or the files of a folder, in shards."""
+    pairs = find_files(values.input, values.output)
+    check_files(pairs, job.model.files)
+    shard_lines = values.shard_lines or SHARD_LINES
+    settings = ShardSettings(shard_lines, values.resume, "scoring")
+    jobs = [_job(values, job, source, shard_lines) for source, _ in pairs]
+    process_files(pairs, jobs, ScoringWork(job), open_executor(values), settings)
 
 
-def _read_pairs(path: Path, replaced: ReplacementNotes) -> Iterator[Given]:
-    for number, line in enumerate(replaced.check(read_lines(path, errors="replace")), start=1):
-        source, tab, target = line.partition("\t")
-        if not tab:
-            raise UserError(f"{path}:{number}: no tab; write SOURCE TAB TARGET")
-        if "\t" in target:
-            raise UserError(f"{path}:{number}: more than one tab; write SOURCE TAB TARGET")
-        yield Given(number, source, target)
-
-
-# --- Token ids ------------------------------------------------------------------------------------
-
-
-def _score_ids(
-    scorer: "Scorer", lines: Iterator[Given], path: Path
-) -> Iterator[tuple[int, "Scored"]]:
-    """Yield the line number and the score of each hypothesis."""
-    given, again = tee(lines)
-    scored = scorer.score_ids((each.source, each.tokens) for each in again)
-    for each, result in zip(given, scored, strict=True):
-        if result.text != each.text:
-            raise UserError(
-                f"{path}:{each.line}: the token ids give another text; score them with the run "
-                "that found them"
-            )
-        yield each.line, result
-
-
-def _read_json(path: Path, vocab_size: int) -> Iterator[Given]:
-    """Yield each hypothesis of each line."""
-    for number, line in enumerate(read_lines(path), start=1):
-        try:
-            parsed = JsonLine.model_validate_json(line)
-        except ValidationError as error:
-            detail = error.errors()[0]
-            place = ".".join(map(str, detail["loc"])) or "line"
-            raise UserError(
-                f"{path}:{number}: {place}: {detail['msg']}; write the file with translate --json"
-            ) from error
-        for hypothesis in parsed.translations:
-            if hypothesis.tokens is None:
-                raise UserError(
-                    f"{path}:{number}: no token ids, because the sentences of the line were "
-                    "translated one by one; translate without --split_sentences"
-                )
-            if not _are_valid(hypothesis.tokens, vocab_size):
-                raise UserError(
-                    f"{path}:{number}: not token ids of this run; score them with the run that "
-                    "found them"
-                )
-            yield Given(number, parsed.source, hypothesis.text, hypothesis.tokens)
-
-
-def _are_valid(ids: tuple[int, ...], vocab_size: int) -> bool:
-    """Return whether a search may have found some ids: EOS is the last one, if there is one."""
-    from tfnmt.data.preparation.tokenizer import EOS
-
-    return all(EOS < each < vocab_size for each in ids[:-1]) and (
-        not ids or EOS <= ids[-1] < vocab_size
-    )
+def _job(values: Any, job: ScoringJob, source: Path, shard_lines: int) -> dict[str, Any]:
+    """Return the settings that determine the output for an input file."""
+    model, status = job.model, source.stat()
+    return {
+        "model": model.name,
+        "step": model.step,
+        "weights": model.weights_id,
+        "format": FORMAT,
+        "--engine": values.engine,
+        "--quantization": values.quantization,
+        "--direction": job.target,
+        "--shard_lines": shard_lines,
+        "input": str(source),
+        "size of the input": status.st_size,
+        "time of the input": status.st_mtime_ns,
+        "decoding": model.config.decoding.model_dump(),
+    }
 
 
 if __name__ == "__main__":

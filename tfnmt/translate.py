@@ -3,6 +3,7 @@
     python -m tfnmt.translate [--model=RUN_OR_EXPORT] "a sentence" "another one"
     python -m tfnmt.translate < lines.en > lines.de
     python -m tfnmt.translate --input=lines.en --output=lines.de [--resume]
+    python -m tfnmt.translate --input=lines.en --output=lines.de --executor=ray [--address=auto]
     python -m tfnmt.translate --target=fr [--source=en] "a sentence"
     python -m tfnmt.translate --input=a.docx --output=a.de.docx [--glossary=terms.tsv]
 
@@ -15,11 +16,14 @@ warnings. Only these two flags look for quality warnings.
 
 The suffix of --input selects a document format: md, html, docx, pptx, odt, epub, srt, vtt, po, xlf,
 xliff or tmx. A file with another suffix is translated by line.
+
+--executor=ray translates shards of the input on workers of Ray. If --input is a folder, --output
+becomes a folder with a file for each of its files.
 """
 
-import json
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -31,13 +35,18 @@ from tfnmt.cli import (
     decoding_changes,
     define_decoding,
     define_engine,
+    define_executor,
+    define_gpus,
+    executor_problems,
     non_utf8_problems,
+    open_executor,
     run_command,
+    uses_shards,
 )
 from tfnmt.config import SamplingConfig
 from tfnmt.data.corpora.text_files import check_readable, decode_lines, open_bytes, read_lines
 from tfnmt.documents.formats import suffix_of
-from tfnmt.errors import UsageError, UserError
+from tfnmt.errors import UsageError
 from tfnmt.exporting.converted import ConvertedRun, select_engine
 from tfnmt.loading.api import TextTranslator
 from tfnmt.loading.directions import bound_language, find_target, only_source
@@ -48,14 +57,22 @@ from tfnmt.loading.documents import (
     translate_document,
 )
 from tfnmt.loading.models import ExportModel, RunModel, find_model
-from tfnmt.progress import LineNotes, ReplacementNotes, log, progress_bar
+from tfnmt.loading.sharded_files import (
+    ShardSettings,
+    check_files,
+    find_files,
+    process_files,
+)
+from tfnmt.loading.translation_job import TranslationJob, TranslationWork
+from tfnmt.progress import log, progress_bar
 from tfnmt.runtime.files import check_outputs, is_stream, write_lines
 from tfnmt.runtime.resumable_file import ResumableFile
+from tfnmt.runtime.shards import SHARD_LINES
 from tfnmt.runtime.startup import configure_for_single_sentences, configure_threads
 from tfnmt.runtime.streams import stdin, stdin_lines
 
 if TYPE_CHECKING:
-    from tfnmt.decoding.lines import BatchTranslator, Translation
+    from tfnmt.decoding.lines import Translation
 
 FLAGS = flags.FlagValues()
 for _name, _help in (
@@ -106,6 +123,8 @@ flags.DEFINE_float(
 flags.DEFINE_integer("seed", 1, "for --sample: random seed", 0, flag_values=FLAGS)
 define_decoding(FLAGS)
 define_engine(FLAGS)
+define_executor(FLAGS)
+define_gpus(FLAGS)
 
 SAMPLING = ("temperature", "top_k", "top_p")
 
@@ -125,6 +144,10 @@ def main(values: Any, positional: list[str]) -> None:
     target = find_target(model, values.source, values.target)
     model = select_engine(model, values.engine, values.quantization)
     _check_model(values, model)
+    job = _translation_job(values, model, bound_language(model, target))
+    if _in_shards(values):
+        _translate_shards(values, job)
+        return
     check_outputs({"--output": values.output}, _inputs(values, positional, model))
     if is_document(values.input):
         _translate_document(values, model)
@@ -136,25 +159,31 @@ def main(values: Any, positional: list[str]) -> None:
     else:
         configure_threads()
     with _output(values, model) as (done, write):
-        translator = _load(values, model, bound_language(model, target))
+        translate = job.load()
 
-        from tfnmt.decoding.lines import (
-            read_windows,
-            sentence_splitter,
-            stream_windows,
-            translate_lines,
-            whole_line,
-        )
+        from tfnmt.decoding.lines import read_windows, stream_windows
 
-        notes = _Notes(model.config.decoding.max_source_length)
+        notes = job.notes()
         lines = islice(notes.replaced.check(_lines(positional, values.input)), done, None)
         windows = read_windows(lines) if values.input else stream_windows(lines)
-        language = values.source or only_source(model)
-        split = sentence_splitter(language) if _splits(values, model) else whole_line
-        translations = translate_lines(translator, windows, split, done)
-        translations = _with_progress_bar(values, translations, done)
-        with closing(notes), closing(_format_all(values, translations, notes, done)) as output:
+        translations = _with_progress_bar(values, translate(windows, done), done)
+        with closing(notes), closing(job.format_all(translations, notes, done)) as output:
             write(output)
+
+
+def _in_shards(values: Any) -> bool:
+    """Return whether a file is translated in shards. The files of a folder always are."""
+    return uses_shards(values) or bool(values.input and os.path.isdir(values.input))
+
+
+def _translate_shards(values: Any, job: TranslationJob) -> None:
+    """Translate a file, or the files of a folder, in shards."""
+    pairs = find_files(values.input, values.output)
+    check_files(pairs, job.model.files)
+    shard_lines = values.shard_lines or SHARD_LINES
+    settings = ShardSettings(shard_lines, values.resume, "translating")
+    jobs = [_job(values, job.model, source, shard_lines) for source, _ in pairs]
+    process_files(pairs, jobs, TranslationWork(job), open_executor(values), settings)
 
 
 def _check(values: Any, positional: list[str]) -> None:
@@ -182,13 +211,16 @@ def _check(values: Any, positional: list[str]) -> None:
         )
     if values.prefix and values.split_sentences:
         problems.append("--prefix: not with --split_sentences; it would begin every sentence")
+    problems += executor_problems(values)
+    if positional and uses_shards(values):
+        problems.append("--executor and --shard_lines: not with texts; give --input and --output")
     problems += non_utf8_problems([*positional, values.prefix or ""])
     if values.scores and (values.json or values.nbest):
         problems.append("--scores: not with --json or --nbest, whose output contains the scores")
     problems += _document_problems(values)
     if problems:
         raise UsageError(*problems)
-    if values.input:
+    if values.input and not _in_shards(values):
         check_readable(Path(values.input))
 
 
@@ -200,6 +232,8 @@ def _document_problems(values: Any) -> list[str]:
     problems = [
         f"--{name}: not for documents; omit it" for name in LINES_ONLY if values[name].value
     ]
+    if uses_shards(values):
+        problems.append("--executor and --shard_lines: not for documents; omit them")
     if values.output is None:
         problems.append(f"--input={values.input}: a document; set --output")
     elif suffix_of(values.output) != suffix:
@@ -278,7 +312,7 @@ def _is_finished(values: Any, model: RunModel | ExportModel) -> bool:
     if not output.finished:
         return False
     if output.job_path.exists():
-        output.check_job(_job(values, model))
+        output.check_job(_job(values, model, source))
     elif source.stat().st_mtime_ns > output.path.stat().st_mtime_ns:  # by an earlier version
         raise UsageError(
             f"--resume: {source} is newer than the finished {output.path}; translate without "
@@ -297,7 +331,7 @@ def _output(values: Any, model: RunModel | ExportModel) -> Iterator[tuple[int, W
     if values.output is None or is_stream(Path(values.output)):
         yield 0, lambda lines: write_lines(lines, values.output)
         return
-    file, job = ResumableFile(Path(values.output)), _job(values, model)
+    file, job = ResumableFile(Path(values.output)), _job(values, model, _path(values.input))
     with file.locked():
         done = file.resume(job) if values.resume else file.start(job)
         if done:
@@ -305,55 +339,24 @@ def _output(values: Any, model: RunModel | ExportModel) -> Iterator[tuple[int, W
         yield done, file.write
 
 
-def _load(values: Any, model: RunModel | ExportModel, target: str | None) -> "BatchTranslator":
-    """Load the model and return the kind of translator that the flags select."""
-    if isinstance(model, ExportModel):
-        graphs = model.load()
-        if (values.json or values.nbest) and "align_tokens" not in graphs:
-            raise UserError(
-                f"{model.name}: made by an earlier version, without token ids; export the run "
-                "again, or omit --json and --nbest"
-            )
-    else:
-        graphs = model.load(values.prefix or "", _sampling(values))
-
-    from tfnmt.decoding.lines import (
-        found_translations,
-        nbest_translations,
-        sampled_translations,
-        with_log_probs,
-    )
-    from tfnmt.decoding.signatures import with_target
-
-    graphs = with_target(graphs, target)
-    if values.nbest:
-        return nbest_translations(graphs, values.nbest)
-    translator = found_translations(graphs, graphs["search"])
-    if values.sample:
-        longest = model.config.decoding.max_translation_length
-        translator = sampled_translations(graphs, graphs["sample"], longest, values.seed)
-    return with_log_probs(translator, graphs) if values.json else translator
-
-
-def _sampling(values: Any) -> SamplingConfig:
+def _translation_job(
+    values: Any, model: RunModel | ExportModel, target: str | None
+) -> TranslationJob:
+    """Return the job that the flags select."""
     given = {name: values[name].value for name in SAMPLING}
-    return SamplingConfig(**{name: value for name, value in given.items() if value is not None})
-
-
-class _Notes:
-    """Notes about lines, reported at the end."""
-
-    def __init__(self, max_source_length: int) -> None:
-        self.replaced = ReplacementNotes()
-        self.truncated = LineNotes(
-            f"longer than {max_source_length} tokens (decoding.max_source_length), truncated",
-            "--split_sentences translates sentence by sentence",
-        )
-
-    def close(self) -> None:
-        """Report the notes on stderr."""
-        self.truncated.close()
-        self.replaced.close()
+    sampling = SamplingConfig(**{name: each for name, each in given.items() if each is not None})
+    return TranslationJob(
+        model,
+        target,
+        language=values.source or only_source(model),
+        splits=_splits(values, model),
+        nbest=values.nbest,
+        json=values.json,
+        scores=values.scores,
+        sampling=sampling if values.sample else None,
+        seed=values.seed,
+        prefix=values.prefix or "",
+    )
 
 
 def _with_progress_bar(
@@ -365,40 +368,6 @@ def _with_progress_bar(
     path = Path(values.input)
     total = None if is_stream(path) else _count_lines(path) - done
     return progress_bar(translations, "translating", "lines", total)
-
-
-def _format_all(
-    values: Any, translations: Iterable["Translation"], notes: _Notes, done: int
-) -> Generator[str, None, None]:
-    """Yield the output lines, and note the lines that were truncated."""
-    for number, translation in enumerate(translations, start=done + 1):
-        if translation.truncated:
-            notes.truncated.add(number)
-        yield _format(values, translation)
-
-
-def _format(values: Any, translation: "Translation") -> str:
-    """Return the output line of a translation."""
-    if values.json or values.nbest:
-        return json.dumps(
-            {
-                "source": translation.source,
-                "translations": [
-                    {
-                        "text": text,
-                        "score": round(score, 4),
-                        "tokens": tokens,
-                        "token_log_probs": [round(log_prob, 4) for log_prob in log_probs],
-                    }
-                    for text, score, tokens, log_probs in translation.hypotheses
-                ],
-                "truncated": translation.truncated,
-                "warnings": translation.warnings,
-            },
-            ensure_ascii=False,
-        )
-    best = translation.best
-    return f"{best.score:.4f}\t{best.text}" if values.scores else best.text
 
 
 def _lines(texts: list[str], path: str | None) -> Iterable[str]:
@@ -417,17 +386,26 @@ def _count_lines(path: Path) -> int:
         return sum(1 for _ in file)
 
 
-def _job(values: Any, model: RunModel | ExportModel) -> dict[str, Any]:
-    """Return the settings that determine the output."""
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _job(
+    values: Any, model: RunModel | ExportModel, source: Path | None, shard_lines: int | None = None
+) -> dict[str, Any]:
+    """Return the settings that determine the output for an input file."""
     keys = ("json", "nbest", "scores", "sample", "prefix", "seed", *SAMPLING)
     job: dict[str, Any] = {f"--{key}": values[key].value for key in keys}
     job["--split_sentences"] = _splits(values, model)
     job |= {"model": model.name, "step": model.step, "weights": model.weights_id}
-    job |= {"format": FORMAT, "input": values.input, "--quantization": values.quantization}
+    job |= {"format": FORMAT, "input": source and str(source)}
+    job |= {"--quantization": values.quantization, "--shard_lines": shard_lines}
+    if job["--split_sentences"]:
+        job |= {"--source": values.source}  # its rules split the lines
     if isinstance(model, ConvertedRun):  # earlier versions recorded no engine
         job |= {"--engine": values.engine}
-    if values.input:
-        status = Path(values.input).stat()
+    if source is not None:
+        status = source.stat()
         job |= {"size of the input": status.st_size, "time of the input": status.st_mtime_ns}
     if model.targets:
         job["--target"] = find_target(model, None, values.target)

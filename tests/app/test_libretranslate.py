@@ -117,7 +117,7 @@ def test_query_parameters_are_accepted_without_a_body() -> None:
 
 
 def test_form_has_precedence_over_query_parameters() -> None:
-    query = {"q": "a", "target": "de"}
+    query = {"q": "a", "source": "en", "target": "de"}
     response = run(lambda client: client.post("/translate", params=query, data={"q": "b"}))
     assert response.json() == {"translatedText": "b"}
 
@@ -132,9 +132,10 @@ def test_values_that_clients_send_for_defaults_are_accepted(fields: dict[str, An
 
 def test_length_is_limited_per_text() -> None:
     texts = ["a" * SETTINGS.max_chars] * 2
-    assert translate({"q": texts, "target": "de"}).json() == {"translatedText": texts}
-    assert translate({"q": ["a" * (SETTINGS.max_chars + 1)], "target": "de"}).status_code == 400
-    assert translate({"q": ["a"] * (SETTINGS.max_texts + 1), "target": "de"}).status_code == 400
+    fields = {"source": "en", "target": "de"}
+    assert translate({"q": texts, **fields}).json() == {"translatedText": texts}
+    assert translate({"q": ["a" * (SETTINGS.max_chars + 1)], **fields}).status_code == 400
+    assert translate({"q": ["a"] * (SETTINGS.max_texts + 1), **fields}).status_code == 400
 
 
 def test_libretranslatepy_translates(server: App, monkeypatch: pytest.MonkeyPatch) -> None:

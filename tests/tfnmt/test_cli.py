@@ -5,13 +5,18 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from absl import flags
 
 import tfnmt
+import tfnmt.prepare
+import tfnmt.score
+import tfnmt.translate
 from tfnmt.cli import (
     Main,
     decoding_changes,
@@ -640,3 +645,32 @@ def test_resumed_run_keeps_the_held_out_splits_of_each_direction(data_folder: Pa
     assert again.folder == prepared.folder
     _, new = read_data(values, config)
     assert len(new.source) == len(prepared.source) - 2
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "problem"),
+    [
+        (tfnmt.translate, ["--workers=2", "text"], "--workers: needs --executor=ray"),
+        (tfnmt.translate, ["--shard_lines=9", "text"], "--shard_lines: not with texts"),
+        (tfnmt.translate, ["--executor=ray", "text"], "--executor and --shard_lines: not with"),
+        (tfnmt.score, ["--model=a", "--input=b", "--resume"], "--resume: needs shards"),
+        (tfnmt.score, ["--model=a", "--input=b", "--address=c"], "--address: needs --executor=ray"),
+        (tfnmt.prepare, ["--stall_minutes=9"], "--stall_minutes: needs --executor=ray"),
+    ],
+)
+def test_flags_of_executors_are_checked_first(
+    call: Callable[..., None], command: ModuleType, arguments: list[str], problem: str
+) -> None:
+    with pytest.raises(UsageError, match=problem):
+        call(command, *arguments)
+
+
+def test_local_executor_does_not_import_ray() -> None:
+    code = (
+        "import sys; import tfnmt.translate, tfnmt.score, tfnmt.prepare; "
+        "from tfnmt.cli import open_executor; from tfnmt.translate import FLAGS; "
+        "FLAGS(['tfnmt', '--shard_lines=9']); open_executor(FLAGS).__enter__(); "
+        "import tfnmt.data.preparation.prepared; print('ray' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True)
+    assert done.stdout.strip() == b"False", done.stderr

@@ -151,3 +151,27 @@ def test_score_reads_a_pipe(
     call(score, f"--model={tiny_run}", f"--input={pipe}")
     writer.join(10)
     assert len(scored(capsys.readouterr().out)) == len(PAIRS)
+
+
+def test_shards_have_the_translations_and_scores_of_a_whole_file(
+    call: Call, tiny_run: Path, tmp_path: Path
+) -> None:
+    model, source = f"--model={tiny_run}", tmp_path / "in"
+    source.write_text("".join(f"{text}\n" for text, _ in PAIRS))
+    for name, flags in (("whole", []), ("shards", ["--shard_lines=7"])):
+        found = tmp_path / f"{name}.jsonl"
+        nbest = [f"--input={source}", f"--output={found}", "--beam_size=2", "--nbest=2"]
+        call(translate, model, *nbest, *flags)
+        call(score, model, f"--input={found}", f"--output={tmp_path / name}", *flags)
+    texts = [
+        [each["text"] for each in json.loads(line)["translations"]]
+        for line in (tmp_path / "whole.jsonl").read_text().splitlines()
+    ]
+    assert texts == [
+        [each["text"] for each in json.loads(line)["translations"]]
+        for line in (tmp_path / "shards.jsonl").read_text().splitlines()
+    ]
+    whole, shards = (scored((tmp_path / name).read_text()) for name in ("whole", "shards"))
+    assert len(whole) == sum(map(len, texts))
+    for one, other in zip(whole, shards, strict=True):
+        assert one == pytest.approx(other, abs=2e-4)

@@ -395,6 +395,7 @@ def translate_lines(
     windows: Iterable[list[str]],
     split: Splitter = whole_line,
     first_line: int = 0,
+    min_batches: int = PARALLEL_STREAMS,
 ) -> Iterator[Translation]:
     """Translate the lines of some windows, in order.
 
@@ -406,6 +407,8 @@ def translate_lines(
         windows: Lines, grouped by `read_windows` or `stream_windows`.
         split: Splits a line into segments.
         first_line: The number of the first line, which selects its random numbers.
+        min_batches: Batches that a window of few lines is divided into. With the same number, the
+            batches are the same on every machine.
 
     Yields:
         A translation per line.
@@ -415,7 +418,7 @@ def translate_lines(
             parts = [split(line) for line in window]
             segments = _segments(parts, first_line)
             lengths = [len(segment.text) for segment in segments]
-            fair = math.ceil(len(segments) / PARALLEL_STREAMS)
+            fair = math.ceil(len(segments) / min_batches)
             batches = list(length_batches(lengths, max_rows=min(fair, MAX_ROWS)))
             results = streams.map(translator, [[segments[n] for n in batch] for batch in batches])
             translations: dict[int, Translation] = {}

@@ -31,7 +31,7 @@ It does not match a partial translation, which may be resumed and therefore must
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, attempt: str = "") -> Iterator[Path]:
     """Yield a temporary path in the same folder, and rename it to `path` if no error occurred.
 
     Works for files, and for folders that do not exist yet. After an error nothing new remains.
@@ -40,6 +40,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     Args:
         path: The final path. Its parent folders are created.
+        attempt: Added to the temporary name, so that several attempts at one file differ.
 
     Raises:
         UserError: The file system refused an operation.
@@ -52,7 +53,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise UserError(f"{path}: {error.strerror or error}") from error
         return
-    with _temporary_of(path) as (final, temporary):
+    with _temporary_of(path, attempt) as (final, temporary):
         yield temporary
         _sync_tree(temporary)
         temporary.rename(final)
@@ -84,10 +85,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _temporary_of(path: Path) -> Iterator[tuple[Path, Path]]:
+def _temporary_of(path: Path, attempt: str = "") -> Iterator[tuple[Path, Path]]:
     """Yield the final path without symbolic links, and a temporary path, removed at the end."""
     path = Path(os.path.realpath(path))
-    temporary = _temporary_name(path)
+    temporary = _temporary_name(path, attempt)
     try:
         make_folder(path.parent)
         remove(temporary)  # left by a killed process with the same process id
@@ -99,8 +100,10 @@ def _temporary_of(path: Path) -> Iterator[tuple[Path, Path]]:
             remove(temporary)
 
 
-def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _temporary_name(path: Path, attempt: str = "") -> Path:
+    # On shared storage, two hosts may have processes with the same number.
+    process = ".".join(filter(None, (os.uname().nodename, str(os.getpid()), attempt)))
+    return path.with_name(f".{path.name}.{process}.tmp")
 
 
 def _exchange(new: Path, old: Path) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-EXTRAS = {"train": "tensorflow", "app": "fastapi", "ctranslate2": "ctranslate2"}
+EXTRAS = {"train": "tensorflow", "app": "fastapi", "ctranslate2": "ctranslate2", "cluster": "ray"}
 """The extras for users. Each has a package that shows whether the extra is installed."""
 
 

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import log
-from tfnmt.runtime.files import make_folder, parse_json, sync
+from tfnmt.runtime.files import make_folder, parse_json, remove, sync
 
 
 class ResumableFile:
@@ -58,7 +58,7 @@ class ResumableFile:
     def start(self, job: dict[str, Any]) -> int:
         """Discard earlier lines and record the job; returns 0, the number of finished lines."""
         try:
-            self.partial.write_bytes(b"")  # first: from now on the file is not finished
+            self._clear()  # first: from now on the file is not finished
             sync(self.partial)
             sync(self.path.parent)  # lines of another job must never get this one
             self.job_path.write_text(json.dumps(job))  # not renamed, because it is locked
@@ -73,7 +73,7 @@ class ResumableFile:
         Raises:
             UsageError: The existing lines belong to a different job.
         """
-        if not (self.partial.is_file() and self.partial.stat().st_size):
+        if not self._has_lines():
             return self.start(job)
         self.check_job(job)
         lines, size = 0, 0
@@ -110,6 +110,18 @@ class ResumableFile:
         except BaseException:
             log(self._resume_hint)
             raise
+
+    def _clear(self) -> None:
+        """Create the partial file, without lines."""
+        if self.partial.is_dir():  # parts, made with --shard_lines
+            remove(self.partial)
+        self.partial.write_bytes(b"")
+
+    def _has_lines(self) -> bool:
+        """Return whether there are lines, or parts that were made with --shard_lines."""
+        if self.partial.is_dir():
+            return any(self.partial.glob("part-*"))
+        return self.partial.is_file() and self.partial.stat().st_size > 0
 
     @property
     def _resume_hint(self) -> str:

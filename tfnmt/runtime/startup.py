@@ -20,7 +20,8 @@ ENVIRONMENT = {
 }
 """Environment variables that must be set before the import. Values set by the user are kept."""
 
-CPU_COUNT = len(os.sched_getaffinity(0))
+CPU_COUNT = int(os.environ.get("TFNMT_CPUS") or len(os.sched_getaffinity(0)))
+"""The CPUs that this process may use. TFNMT_CPUS is set for one of several workers on a machine."""
 
 PARALLEL_STREAMS = min(CPU_COUNT, 8)
 """Number of batches computed in parallel; limited, because each batch needs memory."""

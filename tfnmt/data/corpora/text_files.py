@@ -48,7 +48,9 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
         yield from decode_lines(file, str(path), errors)
 
 
-def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
+def decode_lines(
+    lines: Iterable[bytes], name: str, errors: str = "strict", first: int = 1
+) -> Iterator[str]:
     r"""Decode the lines of a binary stream and remove their ends.
 
     Only \n (or \r\n) ends a line. Other Unicode line separators occur inside sentences and would
@@ -58,8 +60,9 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: str = "strict") -> I
         lines: Lines as bytes.
         name: The name of the stream, for messages.
         errors: The treatment of bytes that are not UTF-8, as in `open`.
+        first: The number of the first line in its file.
     """
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first):
         if number == 1:
             _check_first_line(line, name)
             line = line.removeprefix(codecs.BOM_UTF8)

@@ -43,6 +43,14 @@ class Chunk(NamedTuple):
     end: int
 
 
+def chunks_of(directions: Mapping[str, range], size: int) -> Iterator[Chunk]:
+    """Yield the chunks of all rows: those of the source, then those of the target."""
+    for side in SIDES:
+        for direction, rows in directions.items():
+            for start in range(rows.start, rows.stop, size):
+                yield Chunk(direction, side, start, min(start + size, rows.stop))
+
+
 def encode(folder: Path, directions: Mapping[str, range]) -> dict[str, dict[str, int]]:
     """Write the ids of both sides, using all cores.
 
@@ -53,12 +61,7 @@ def encode(folder: Path, directions: Mapping[str, range]) -> dict[str, dict[str,
     Returns:
         The number of ids of each side, by direction.
     """
-    chunks = [
-        Chunk(direction, side, start, min(start + CHUNK, rows.stop))
-        for side in SIDES
-        for direction, rows in directions.items()
-        for start in range(rows.start, rows.stop, CHUNK)
-    ]
+    chunks = list(chunks_of(directions, CHUNK))
     tokens = {direction: dict.fromkeys(SIDES, 0) for direction in directions}
     with (
         _encoders(folder, chunks) as mapped,
@@ -66,7 +69,7 @@ def encode(folder: Path, directions: Mapping[str, range]) -> dict[str, dict[str,
         FlatWriter(ids_path(folder, "target")) as target,
     ):
         writers = dict(zip(SIDES, (source, target), strict=True))
-        results = mapped(_encode_chunk, chunks)
+        results = mapped(encode_chunk, chunks)
         encoded = progress_bar(results, "encoding", "pairs", len(chunks), CHUNK)
         for chunk, (ids, lengths) in zip(chunks, encoded, strict=True):
             writers[chunk.side].write(ids.tobytes(), lengths)
@@ -81,7 +84,8 @@ class _Encoder:
     lines: dict[str, TextArray]
 
 
-def _start_encoder(folder: Path) -> None:
+def start_encoder(folder: Path) -> None:
+    """Load the tokenizer and open the text, before `encode_chunk`."""
     _Encoder.tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
     _Encoder.lines = {side: open_text(text_path(folder, side)) for side in SIDES}
 
@@ -89,7 +93,7 @@ def _start_encoder(folder: Path) -> None:
 def _start_worker(folder: Path) -> None:
     """Start an encoder in a worker process."""
     Thread(target=_exit_with_parent, daemon=True).start()
-    _start_encoder(folder)
+    start_encoder(folder)
 
 
 def _exit_with_parent() -> None:
@@ -100,7 +104,7 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def _encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+def encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
     """Return the concatenated ids of some rows, and the number of ids of each row."""
     lines = _Encoder.lines[chunk.side].between(chunk.first, chunk.end)
     tokenizer, target = _Encoder.tokenizer, chunk.direction.split("-")[1]
@@ -112,7 +116,7 @@ def _encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
 def _encoders(folder: Path, chunks: Sequence[Chunk]) -> Iterator[Callable[..., Iterable[Any]]]:
     """Provide a `map` over one process per CPU, or in this process if there is little to do."""
     if max(chunk.end for chunk in chunks) <= CHUNK:
-        _start_encoder(folder)
+        start_encoder(folder)
         yield map
         return
     workers = min(CPU_COUNT, len(chunks))

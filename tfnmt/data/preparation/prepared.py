@@ -18,30 +18,25 @@ Whenever a corpus is opened, its checksums and the size of its text are verified
 is prepared again. The checksums of the text are verified if training reads it, for BPE-dropout.
 """
 
-import gzip
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from io import TextIOWrapper
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from random import Random
-from typing import IO, TextIO
 
 import numpy as np
 
 from tfnmt.config import Config, DataConfig
 from tfnmt.data.corpora.corpus import Corpus, Fingerprint
 from tfnmt.data.corpora.directions import by_direction
-from tfnmt.data.corpora.text_files import Pair
-from tfnmt.data.preparation.cleaning import Rule, make_rules, violated_rule
-from tfnmt.data.preparation.encoding import CHUNK, SIDES, encode, ids_path, text_path
-from tfnmt.data.preparation.report import Report, Side
+from tfnmt.data.preparation.clean_text import clean, report_folder
+from tfnmt.data.preparation.encoding import SIDES, encode, ids_path, text_path
+from tfnmt.data.preparation.sharded import Shards, open_preparation
 from tfnmt.data.preparation.storage import (
-    FlatWriter,
     TextArray,
     TokenArray,
     open_text,
@@ -50,7 +45,7 @@ from tfnmt.data.preparation.storage import (
 )
 from tfnmt.data.preparation.tokenizer import Tokenizer, train_tokenizer
 from tfnmt.errors import UsageError, UserError
-from tfnmt.progress import log, progress_bar
+from tfnmt.progress import log
 from tfnmt.runs.checkpoints import CHECKSUMS, TOKENIZER, sha256
 from tfnmt.runtime.files import atomic_folder, file_lock, parse_json, remove_leftovers
 from tfnmt.runtime.startup import CPU_COUNT
@@ -98,7 +93,11 @@ class Prepared:
 
 
 def prepare(
-    config: Config, corpus: Corpus, cache_dir: Path, tokenizer: bytes | None = None
+    config: Config,
+    corpus: Corpus,
+    cache_dir: Path,
+    tokenizer: bytes | None = None,
+    shards: Shards | None = None,
 ) -> Prepared:
     """Return the prepared training split of a corpus, from the cache if possible.
 
@@ -107,6 +106,8 @@ def prepare(
         corpus: The corpus.
         cache_dir: The folder that keeps prepared corpora.
         tokenizer: The content of a SentencePiece model file; None trains one on the text.
+        shards: How to prepare the corpus in shards; None uses this process, and all cores to
+            encode the text. The result is the same.
 
     Raises:
         UserError: The text cannot be read, no pair is left, or the disk is full.
@@ -125,7 +126,7 @@ def prepare(
                     log(f"{error}; preparing the corpus again")
             remove_leftovers(folder.parent, folder.name)
             with atomic_folder(folder) as temporary:
-                _write(temporary, config, corpus, tokenizer)
+                _write(temporary, config, corpus, tokenizer, shards)
             return open_prepared(folder)
     except OSError as error:
         raise UserError(
@@ -207,131 +208,29 @@ def _checksums(paths: list[Path]) -> dict[str, str]:
     return {path.name: checksum for path, checksum in zip(paths, checksums, strict=True)}
 
 
-def _write(folder: Path, config: Config, corpus: Corpus, tokenizer: bytes | None) -> None:
-    reports = _clean(folder, config, by_direction(config.data, corpus))
-    rows = _row_ranges({direction: report.kept for direction, report in reports.items()})
-    model = tokenizer or _train_tokenizer(folder, config, rows)
-    _check_languages(Tokenizer(model), config.data)
-    (folder / TOKENIZER).write_bytes(model)
-    tokens = encode(folder, rows)
+def _write(
+    folder: Path,
+    config: Config,
+    corpus: Corpus,
+    tokenizer: bytes | None,
+    shards: Shards | None,
+) -> None:
+    with nullcontext() if shards is None else open_preparation(folder, shards) as sharded:
+        clean_all, encode_all = (sharded.clean, sharded.encode) if sharded else (clean, encode)
+        reports = clean_all(folder, config, by_direction(config.data, corpus))
+        rows = _row_ranges({direction: report.kept for direction, report in reports.items()})
+        model = tokenizer or _train_tokenizer(folder, config, rows)
+        _check_languages(Tokenizer(model), config.data)
+        (folder / TOKENIZER).write_bytes(model)
+        tokens = encode_all(folder, rows)
     for direction, report in reports.items():
         report.tokens = tokens[direction]
-        report.write(_report_folder(folder, direction, rows))
+        report.write(report_folder(folder, direction, rows))
     if len(rows) > 1:
         pairs = {direction: report.kept for direction, report in reports.items()}
         (folder / DIRECTIONS).write_text(json.dumps(pairs) + "\n")
     checksums = _checksums([*_id_files(folder), *_text_files(folder)])
     (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=1) + "\n")
-
-
-def _report_folder(folder: Path, direction: str, directions: Collection[str]) -> Path:
-    """Return the folder of a report: its own if there are several."""
-    return folder / direction if len(directions) > 1 else folder
-
-
-# --- Cleaning -------------------------------------------------------------------------------------
-
-
-def _clean(folder: Path, config: Config, corpora: Mapping[str, Corpus]) -> dict[str, Report]:
-    """Write the pairs that violate no rule as text, and the others as rejected.
-
-    Returns:
-        The report of each direction.
-    """
-    with (
-        FlatWriter(text_path(folder, "source")) as source,
-        FlatWriter(text_path(folder, "target")) as target,
-    ):
-        reports = {}
-        for direction, corpus in corpora.items():
-            own = _report_folder(folder, direction, corpora)
-            own.mkdir(exist_ok=True)
-            section = config.data.of_direction(direction)
-            of_direction = config.model_copy(update={"data": section})
-            report = _clean_direction(own, of_direction, corpus, (source, target))
-            _report_removals(report, direction if len(corpora) > 1 else None)
-            _report_spaces(report, config)
-            reports[direction] = report
-    return reports
-
-
-def _report_removals(report: Report, direction: str | None) -> None:
-    """Log the number of removed pairs. Raise a UserError if no pair is left."""
-    removals = ", ".join(f"{count:,} {rule}" for rule, count in report.removed.items() if count)
-    if report.kept == 0:
-        raise UserError(
-            f"data.train: cleaning removed all {report.read:,} training pairs"
-            f"{f' of {direction}' if direction else ''} ({removals or 'there is no text'}); check "
-            "the text and the section cleaning"
-        )
-    if report.kept < report.read:
-        place = f"{direction}: " if direction else ""
-        log(f"{place}{report.kept:,} of {report.read:,} pairs kept; removed: {removals}")
-
-
-def _report_spaces(report: Report, config: Config) -> None:
-    """Log languages with mixed spaces, unless the tokenizer makes them equal."""
-    if config.tokenizer.normalization != "nfkc":
-        for line in report.mixed_spaces():
-            log(line)
-
-
-def _clean_direction(
-    folder: Path, config: Config, corpus: Corpus, writers: tuple[FlatWriter, FlatWriter]
-) -> Report:
-    """Write the pairs of a direction that violate no rule, and the others as rejected."""
-    data = config.data
-    rules = make_rules(config.cleaning, (data.source, data.target), _held_out(config, corpus))
-    report = Report(data.corpus or "custom data", Side(data.source), Side(data.target))
-    report.removed = {rule.name: 0 for rule in rules}
-    errors = "surrogateescape" if config.cleaning.broken else "strict"
-    text = islice(corpus.pairs("train", errors), data.max_pairs)
-    pairs = progress_bar(text, "reading", "pairs", data.max_pairs)
-    with _gzip_writer(folder / "rejected.tsv.gz") as rejected:
-        while chunk := list(islice(pairs, CHUNK)):
-            kept = list(_filter(chunk, rules, report, rejected))
-            report.keep(kept)
-            for side, writer in enumerate(writers):
-                _write_lines(writer, [pair[side] for pair in kept])
-    return report
-
-
-def _held_out(config: Config, corpus: Corpus) -> set[Pair]:
-    """Return the pairs of the held-out splits, if the leakage rule is enabled."""
-    if not config.cleaning.leakage:
-        return set()
-    return {pair for split in corpus.held_out for pair in corpus.pairs(split)}
-
-
-def _filter(
-    pairs: Iterable[Pair], rules: list[Rule], report: Report, rejected: IO[str]
-) -> Iterator[Pair]:
-    """Yield the pairs that violate no rule. Count and record the others."""
-    for pair in pairs:
-        report.read += 1
-        rule = violated_rule(rules, pair)
-        if rule is None:
-            yield pair
-        else:
-            report.remove(rule, pair)
-            rejected.write("\t".join((rule, *(side.replace("\t", " ") for side in pair))) + "\n")
-
-
-def _gzip_writer(path: Path) -> TextIO:
-    """Open a compressed text file without a date, so that the same text gives the same file."""
-    compressed = gzip.GzipFile(path, "wb", compresslevel=6, mtime=0)
-    return TextIOWrapper(compressed, encoding="utf-8", errors="backslashreplace")
-
-
-def _write_lines(writer: FlatWriter, lines: list[str]) -> None:
-    try:
-        encoded = [f"{line}\n".encode() for line in lines]
-    except UnicodeEncodeError as error:  # JSON can contain unpaired surrogates
-        raise UserError(
-            f"data.train: {error.object[:60]!r} contains an unpaired surrogate; fix it, or remove "
-            "such pairs with --set cleaning.broken=true"
-        ) from error
-    writer.write(b"".join(encoded), map(len, encoded))
 
 
 # --- Tokenizer and ids ----------------------------------------------------------------------------

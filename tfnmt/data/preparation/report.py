@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -42,6 +42,14 @@ class Side:
                 kind = f"U+{ord(space):04X}"
                 self.spaces[kind] = self.spaces.get(kind, 0) + 1
 
+    def merge(self, other: "Side") -> None:
+        """Add the counts of the sentences that follow."""
+        self.words += other.words
+        self.characters += other.characters
+        self.lengths = [sum(counts) for counts in zip(self.lengths, other.lengths, strict=True)]
+        for kind, count in other.spaces.items():
+            self.spaces[kind] = self.spaces.get(kind, 0) + count
+
 
 @dataclass
 class Report:
@@ -62,14 +70,34 @@ class Report:
 
     def keep(self, pairs: Sequence[Pair]) -> None:
         """Count kept pairs. Each has the same probability to become a sample."""
-        for pair in pairs:
-            self.kept += 1
-            if len(self.samples) < SAMPLES:
-                self.samples.append(pair)
-            elif (place := int(self._random.random() * self.kept)) < SAMPLES:
-                self.samples[place] = pair
+        self._sample(len(pairs), pairs.__getitem__)
         self.source.add([source for source, _ in pairs])
         self.target.add([target for _, target in pairs])
+
+    def merge(self, other: "Report", kept_pair: Callable[[int], Pair]) -> None:
+        """Add the report of the pairs that follow. The result is that of one report.
+
+        Args:
+            other: A report without samples of kept pairs.
+            kept_pair: Returns a pair that it kept, by its number.
+        """
+        self.read += other.read
+        for rule, count in other.removed.items():
+            self.removed[rule] += count
+        for rule, pairs in other.removed_samples.items():
+            examples = self.removed_samples.setdefault(rule, [])
+            examples += pairs[: SAMPLES - len(examples)]
+        self._sample(other.kept, kept_pair)
+        self.source.merge(other.source)
+        self.target.merge(other.target)
+
+    def _sample(self, count: int, pair: Callable[[int], Pair]) -> None:
+        for number in range(count):
+            self.kept += 1
+            if len(self.samples) < SAMPLES:
+                self.samples.append(pair(number))
+            elif (place := int(self._random.random() * self.kept)) < SAMPLES:
+                self.samples[place] = pair(number)
 
     def remove(self, rule: str, pair: Pair) -> None:
         """Count a pair that a rule removed."""

@@ -45,7 +45,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def encode(chunk, encode=encoding._encode_chunk):
+def encode(chunk, encode=encoding.encode_chunk):
     return die() if chunk.side == "target" else encode(chunk)
 
 if sys.argv[3] == "text":
@@ -53,7 +53,7 @@ if sys.argv[3] == "text":
 if sys.argv[3] == "tokenizer":
     prepared._train_tokenizer = die
 if sys.argv[3] == "ids":
-    encoding._encode_chunk = encode
+    encoding.encode_chunk = encode
 if sys.argv[3] == "report":
     Report.write = die
 prepared.prepare(config, open_corpus(config.data, 1, cache), cache)

@@ -1,0 +1,37 @@
+#!/bin/bash
+# Runs a command of tfnmt on a Ray cluster that exists for one Slurm job:
+#
+#     sbatch export/cluster/slurm.sh translate --model=runs/backwards --input=mono.de \
+#         --output=mono.en --beam_size=1 --gpus_per_worker=1 --resume
+#
+# A requeued job continues with its finished parts, because of --resume.
+#SBATCH --job-name=tfnmt
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=32
+#SBATCH --requeue
+#SBATCH --open-mode=append
+
+set -euo pipefail
+python=${TFNMT_PYTHON:-.venv/bin/python}
+nodes=${SLURM_NNODES:-1}
+# A port of this job, because other jobs may share the first node.
+port=$((20000 + ${SLURM_JOB_ID:-0} % 20000))
+host=$(hostname)
+address="$(getent ahostsv4 "$host" | awk 'NR == 1 {print $1}'):$port"
+
+# Without a token, every user who reaches the port can run code as you.
+export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300
+RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
+export RAY_AUTH_TOKEN
+
+command=$1
+shift
+run=("${python%/*}/ray" symmetric-run --address "$address" --min-nodes "$nodes"
+    --num-cpus "${SLURM_CPUS_PER_TASK:-1}" --include-dashboard=false --
+    "$python" -m "tfnmt.$command" --executor=ray --address="$address" "$@")
+if [ "$nodes" -gt 1 ]; then
+    exec srun --kill-on-bad-exit=1 "${run[@]}"
+fi
+exec "${run[@]}"
