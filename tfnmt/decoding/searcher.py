@@ -1,7 +1,7 @@
 """The Searcher: source ids in, target ids out, with the limits and constraints of a configuration.
 
 Letters: B rows, S source and T target length, K hypotheses per row, D d_model, V tokens of the
-vocabulary, V' the vocabulary padded to a size that `top_k` can search fast.
+vocabulary, V' the vocabulary padded to a size that `top_k_sums` can search fast.
 """
 
 from collections.abc import Callable, Sequence
