@@ -146,17 +146,16 @@ def _tensorflow_search(searcher: "Searcher") -> Search:
 def _litert_search(
     searcher: "Searcher", task: Task, quantization: str, path: Path, threads: ThreadPoolExecutor
 ) -> Search:
-    from tfnmt.exporting.litert import convert, search_graphs, search_sizes
+    from tfnmt.exporting.litert import convert, search_graph
     from tfnmt.litert.interpreters import Interpreters
 
-    sizes = [size._replace(target=task.steps) for size in search_sizes(searcher.decoding)]
-    graphs = search_graphs(searcher, sizes)
+    graphs = [("search", search_graph(searcher))]
     path.write_bytes(convert(searcher.transformer, graphs, quantization))
     interpreters = Interpreters(path, threads._max_workers)
+    room, count = np.zeros(task.steps, np.int32), np.array(1, np.int32)
 
     def search_one(source: np.ndarray) -> np.ndarray:
-        size = next(size for size in sizes if size.source >= len(source))
-        found = interpreters.run("search", size, source=source, count=np.array(1, np.int32))
+        found = interpreters.run("search", source=source[None], room=room, count=count)
         return found["tokens"][0]
 
     def search(sources: list[np.ndarray]) -> np.ndarray:

@@ -40,7 +40,7 @@ TINY = {
 TWO_WAY = TINY | {
     "training.validation_steps": 12,
     "decoding.beam_size": 2,
-    "decoding.max_source_length": 16,  # few graphs in a LiteRT export
+    "decoding.max_source_length": 16,
 }
 """The same for a model of two directions."""
 

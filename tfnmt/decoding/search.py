@@ -164,7 +164,7 @@ def _search_single(
 
     def body(*values: Any) -> SingleState:
         state = SingleState(*values)
-        logits, cache = step(state.last[:, None], own_parent, state.position, state.cache)
+        logits, cache = step(tf.expand_dims(state.last, 1), own_parent, state.position, state.cache)
         logits = logits[:, 0]  # [B, V]
         allowed = parameters.constrain(logits, state.tokens, state.position)
         chosen = tf.where(state.done, 0, choose(allowed, state.position))
@@ -265,7 +265,8 @@ def beam_search(
         live = _keep_live(candidates, before, position, parameters)
         finished = _keep_finished(candidates, live, state, limits, parameters)
         in_limit = position + 1 < limits  # [B]
-        live = live._replace(log_probs=tf.where(in_limit[:, None], live.log_probs, -float("inf")))
+        log_probs = tf.where(tf.expand_dims(in_limit, 1), live.log_probs, -float("inf"))
+        live = live._replace(log_probs=log_probs)
         return BeamState(position + 1, live, finished, cache)
 
     start = _start(cache, limits, parameters)
@@ -302,23 +303,19 @@ def _start(cache: Cache, limits: Tensor, parameters: SearchParameters) -> BeamSt
 def _candidates(
     logits: Tensor, live: Live, position: Tensor, parameters: SearchParameters
 ) -> Candidates:
-    """Return the best 2K of a row. They are among the best 2K of each hypothesis."""
+    """Return the best 2K of a row."""
     beams, vocab_size = parameters.beam_size, logits.shape[-1]
-    logits = tf.reshape(logits, [-1, vocab_size])  # [N, V]
+    flat = tf.reshape(logits, [-1, vocab_size])  # [N, V]
     flat_tokens = tf.reshape(live.tokens, [-1, tf.shape(live.tokens)[2]])  # [N, T]
-    few = min(2 * beams, vocab_size)
-    best, tokens = top_k(parameters.constrain(logits, flat_tokens, position), few)  # [N, few]
-    # If fewer than `few` tokens are allowed, the rest are invalid. Their index may even lie
-    # outside the vocabulary.
-    allowed = best > EXCLUDED_LOGIT
-    tokens = tf.where(allowed, tokens, 0)
-    best = tf.where(allowed, best - log_sum_exp(logits), -float("inf"))
-    log_probs = tf.reshape(best, [-1, beams, few]) + live.log_probs[..., None]
-    best, where = tf.math.top_k(
-        tf.reshape(log_probs, [-1, beams * few]), min(2 * beams, beams * few)
+    allowed = parameters.constrain(flat, flat_tokens, position)
+    offsets = live.log_probs - tf.reshape(log_sum_exp(flat), [-1, beams])  # [B, K]
+    best, where = top_k_sums(
+        tf.reshape(allowed, [-1, beams, vocab_size]), offsets, min(2 * beams, beams * vocab_size)
     )
-    tokens = tf.gather(tf.reshape(tokens, [-1, beams * few]), where, batch_dims=1)
-    return Candidates(tokens, best, where // few)
+    # If fewer tokens are allowed, the rest are invalid.
+    valid = best > EXCLUDED_LOGIT / 2
+    tokens = tf.where(valid, where % vocab_size, 0)
+    return Candidates(tokens, tf.where(valid, best, -float("inf")), where // vocab_size)
 
 
 def _keep_live(
@@ -353,7 +350,7 @@ def _keep_finished(
     scores = tf.concat([finished.scores, ended], axis=1)  # [B, 2K]
     nothing = tf.reduce_all(scores == -float("inf"), axis=1)  # [B]
     truncated = nothing & (length == limits)
-    here = tf.where(truncated[:, None], live.log_probs / penalty, -float("inf"))
+    here = tf.where(tf.expand_dims(truncated, 1), live.log_probs / penalty, -float("inf"))
     best, where = tf.math.top_k(tf.concat([scores, here], axis=1), parameters.beam_size)
     ending = _extend(state.live.tokens, parents, token, state.position)
     tokens = tf.concat([finished.tokens, ending, live.tokens], axis=1)  # [B, 3K, T]
@@ -375,34 +372,40 @@ def _can_improve(state: BeamState, limits: Tensor, parameters: SearchParameters)
 # --- The largest logits ---------------------------------------------------------------------------
 
 BLOCK = 32
-"""Logits that `top_k` groups together, about sqrt(V / k)."""
+"""Logits that `top_k_sums` groups together, about sqrt(V / k)."""
 
 
 def padded_size(size: int) -> int:
-    """Return the next multiple of BLOCK. `top_k` has a fast path for such sizes only."""
+    """Return the next multiple of BLOCK. `top_k_sums` has a fast path for such sizes only."""
     return -(-size // BLOCK) * BLOCK
 
 
-def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest values of each row and their indices, best first.
+def top_k_sums(x: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest sums of each row, x[b, h, v] + offsets[b, h], best first.
 
     All of them lie in the k blocks with the largest maxima. Finding those blocks first takes one
-    pass over the vocabulary instead of a sort. Among equal values, any may be returned.
+    pass over the vocabulary instead of a sort. Among equal sums, any may be returned.
 
     Args:
-        x: [N, V].
-        k: The number of values, small compared with V.
+        x: [B, K, V].
+        offsets: [B, K].
+        k: The number of sums, small compared with K * V.
 
     Returns:
-        Values and indices, [N, k] each.
+        Sums and their indices h * V + v, [B, k] each.
     """
-    size = x.shape[1]
-    if size % BLOCK or size < k * BLOCK:
-        return tf.math.top_k(x, k)
-    blocks = tf.reshape(x, [-1, size // BLOCK, BLOCK])
-    _, chosen = tf.math.top_k(tf.reduce_max(blocks, axis=2), k)  # [N, k]
-    few = tf.reshape(tf.gather(blocks, chosen, batch_dims=1), [-1, k * BLOCK])
-    best, where = tf.math.top_k(few, k)  # [N, k]
+    beams, size = x.shape[1:]
+    offsets = tf.expand_dims(offsets, 2)  # [B, K, 1]
+    if size % BLOCK or beams * size < k * BLOCK:
+        return tf.math.top_k(tf.reshape(x + offsets, [-1, beams * size]), k)
+    count = size // BLOCK
+    blocks = tf.reshape(x, [-1, beams * count, BLOCK])
+    largest = tf.reshape(tf.reduce_max(blocks, axis=2), [-1, beams, count]) + offsets
+    _, chosen = tf.math.top_k(tf.reshape(largest, [-1, beams * count]), k)  # [B, k]
+    few = tf.gather(blocks, chosen, batch_dims=1) + tf.gather(
+        offsets, chosen // count, batch_dims=1
+    )
+    best, where = tf.math.top_k(tf.reshape(few, [-1, k * BLOCK]), k)
     block = tf.gather(chosen, where // BLOCK, batch_dims=1)
     return best, block * BLOCK + where % BLOCK
 
@@ -423,7 +426,7 @@ def log_sum_exp(logits: Tensor) -> Tensor:
 
 def _write(tokens: Tensor, new: Tensor, position: Tensor) -> Tensor:
     """Put new tokens [...] into tokens [..., T] at a position."""
-    return tf.where(tf.range(tf.shape(tokens)[-1]) == position, new[..., None], tokens)
+    return tf.where(tf.range(tf.shape(tokens)[-1]) == position, tf.expand_dims(new, -1), tokens)
 
 
 def _extend(tokens: Tensor, parents: Tensor, new: Tensor, position: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The Searcher: source ids in, target ids out, with the limits and constraints of a configuration.
 
 Letters: B rows, S source and T target length, K hypotheses per row, D d_model, V tokens of the
-vocabulary, V' the vocabulary padded to a size that `top_k` can search fast.
+vocabulary, V' the vocabulary padded to a size that `top_k_sums` can search fast.
 """
 
 from collections.abc import Callable, Sequence
@@ -107,10 +107,10 @@ class Searcher:
     def static_beam(
         self, source: Tensor, output: Projection, steps: Tensor, count: Tensor | int = 1
     ) -> Hypotheses:
-        """Search as `beam` does, with static shapes and at most `steps` steps.
+        """Search as `beam` does, with a preallocated cache and at most `steps` steps.
 
-        LiteRT needs static shapes. With TensorFlow this is slower than `beam`: each step attends to
-        the whole preallocated cache.
+        LiteRT needs this, because tensors in its loops keep their shapes. With TensorFlow it is
+        slower than `beam`: each step attends to the whole cache.
 
         Args:
             source: [B, S] ids.
@@ -127,7 +127,7 @@ class Searcher:
         return search(step, cache, self.limits(source), parameters)
 
     def static_greedy(self, source: Tensor, output: Projection, steps: Tensor) -> Hypotheses:
-        """Search as `greedy` does, with static shapes and at most `steps` steps."""
+        """Search as `greedy` does, with a preallocated cache and at most `steps` steps."""
         step, cache = self._start(source, 1, StaticCache(steps), output)
         parameters = self._parameters()._replace(steps=steps)
         return greedy_search(step, cache, self.limits(source), parameters)

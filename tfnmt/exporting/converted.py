@@ -22,7 +22,7 @@ from tfnmt.runtime.startup import import_tensorflow
 if TYPE_CHECKING:
     from tfnmt.decoding.lines import Signatures
 
-FORMAT = 2
+FORMAT = 3
 """Version of the conversion. Increase it when the same run gives another file."""
 
 

@@ -1,4 +1,7 @@
-"""Writing a LiteRT file: the searches of a Translator as graphs with static shapes.
+"""Writing a LiteRT file: the searches of a Translator as graphs for one sentence.
+
+LiteRT derives all shapes from those of the inputs before it runs a graph. A graph therefore reads
+sentences of any length, with as many operations and as few copies as for a fixed one.
 
 Letters: S source length, T target length, K hypotheses, D d_model, V tokens of the vocabulary.
 """
@@ -18,27 +21,23 @@ from tensorflow.lite.tools import flatbuffer_utils
 from tfnmt.config import DecodingConfig
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.tokenizer import BOS, PAD
-from tfnmt.decoding.inspector import MAX_ATTENTION_TOKENS, shift_right
+from tfnmt.decoding.inspector import shift_right
 from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
 from tfnmt.decoding.searcher import Searcher
 from tfnmt.decoding.translator import Translator, signatures
 from tfnmt.exporting.litert_parity import check_litert
-from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, checksum
-from tfnmt.litert.interpreters import Size
+from tfnmt.litert.files import CARD, EXTRA_LENGTH, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
 from tfnmt.model.embedding import Embedding
-from tfnmt.model.layers import Tensor
-from tfnmt.model.transformer import AttentionWeights, Transformer
+from tfnmt.model.layers import Tensor, leading_shape
+from tfnmt.model.transformer import Transformer
 from tfnmt.runtime.files import atomic_path
 from tfnmt.runtime.startup import silence_stderr
 
 PARITY = "parity.json"
 
-SOURCE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 128)
-"""Source lengths of the graphs, below the maximum of the model, which is the last one."""
-
-EXTRA_LENGTH = 6
-"""Tokens that a translation may have more than the source length of the first graph tried."""
+ROOM = tf.TensorSpec([None], tf.int32, name="room")
+"""Any [T]. Its size is the number of tokens that the translation has room for."""
 
 COUNT = tf.TensorSpec([], tf.int32, name="count")
 
@@ -59,9 +58,9 @@ class SharedOutputProjection:
         # Without this, the converter folds the last norm into a second copy of the table.
         rows = tf.minimum(rows, rows.dtype.max)
         logits = tf.matmul(rows, table, transpose_b=True) + bias  # [B * T, V]
-        padding = [[0, 0], [0, padded_size(size) - size]]
-        logits = tf.pad(logits, padding, constant_values=EXCLUDED_LOGIT)
-        return tf.reshape(logits, [-1, hidden.shape[1], padded_size(size)])
+        if missing := padded_size(size) - size:
+            logits = tf.pad(logits, [[0, 0], [0, missing]], constant_values=EXCLUDED_LOGIT)
+        return tf.reshape(logits, (*leading_shape(hidden), size + missing))
 
 
 def publish_litert(
@@ -89,12 +88,24 @@ def publish_litert(
         (temporary / GRAPHS).write_bytes(content)
         (temporary / TOKENIZER).write_bytes(tokenizer_model)
         files = (GRAPHS, TOKENIZER)
-        card = {**card, "checksums": {name: checksum(temporary / name) for name in files}}
+        card = {
+            **card,
+            EXTRA_LENGTH: extra_length(translator.decoding),
+            "checksums": {name: checksum(temporary / name) for name in files},
+        }
         write_json(temporary / CARD, card)
         report = check_litert(signatures(translator), texts, pairs, temporary, card)
         write_json(temporary / PARITY, report)
         write_json(temporary / CARD, {**card, "parity": report})
     return report
+
+
+def extra_length(decoding: DecodingConfig) -> int:
+    """Return the tokens that a translation may have more than its source in the first search.
+
+    With a length penalty, the search continues for some steps after it found the best translation.
+    """
+    return 16 if decoding.length_penalty else 6
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -141,8 +152,6 @@ def _quantize(converter: Any, quantization: str) -> None:
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if quantization == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    # One scale per matrix. With one per row, each graph would store all scales again.
-    converter._experimental_disable_per_channel = True
 
 
 # --- Embedding ------------------------------------------------------------------------------------
@@ -172,7 +181,7 @@ def _embed(embedding: Embedding, tokens: Tensor) -> Tensor:
     """Embed ids [B, T] as `Embedding.call` does, [B, T, D]."""
     table = tf.convert_to_tensor(embedding.table)
     rows = _lookup(table, tf.reshape(tokens, [-1]))  # [B * T, D]
-    return tf.reshape(rows, [*tokens.shape, embedding.d_model]) * embedding.d_model**0.5
+    return tf.reshape(rows, (*leading_shape(tokens), embedding.d_model)) * embedding.d_model**0.5
 
 
 @partial(tf.function, experimental_implements="embedding_matmul", autograph=False)
@@ -185,99 +194,57 @@ def _lookup(table: Tensor, ids: Tensor) -> Tensor:
 
 
 def _graphs(translator: Translator) -> Iterator[tuple[str, Any]]:
-    """Yield the graphs with their names. tfnmt/litert/interpreters.py describes the names."""
-    decoding = translator.decoding
-    sizes = search_sizes(decoding)
-    yield from search_graphs(translator.searcher, sizes)
-    output = SharedOutputProjection(translator.transformer)
-    for size in sizes[::-2]:
-        yield _name("greedy", size), _greedy_graph(translator, output, size)
-    for size in pair_sizes(decoding):
-        yield _name("align", size), _align_graph(translator, output, size)
-    attention = Size(MAX_ATTENTION_TOKENS, MAX_ATTENTION_TOKENS)
-    yield _name("attention", attention), _attention_graph(translator, attention)
+    """Yield the graphs with their names. Each reads one sentence of any length."""
+    searcher, output = translator.searcher, SharedOutputProjection(translator.transformer)
+    yield "search", search_graph(searcher)
+    yield "greedy", _greedy_graph(searcher, output)
+    yield "align", _align_graph(translator.transformer, output)
+    yield "attention", _attention_graph(translator.transformer)
 
 
-def search_graphs(searcher: Searcher, sizes: Iterable[Size]) -> Iterator[tuple[str, Any]]:
-    """Yield the graphs of beam search with their names."""
+def search_graph(searcher: Searcher) -> Any:
+    """Return the graph of beam search."""
     output = SharedOutputProjection(searcher.transformer)
-    for size in sizes:
-        yield _name("search", size), _search_graph(searcher, output, size)
 
-
-def search_sizes(decoding: DecodingConfig) -> list[Size]:
-    """Return the sizes of the searches. The last one has room for every translation."""
-    longest = decoding.max_source_length
-    return [
-        *(
-            Size(length, min(length + EXTRA_LENGTH, decoding.max_translation_length))
-            for length in SOURCE_LENGTHS
-            if length < longest
-        ),
-        Size(longest, decoding.max_translation_length),
-    ]
-
-
-def pair_sizes(decoding: DecodingConfig) -> list[Size]:
-    """Return the sizes of the graphs that force-decode translations."""
-    longest = max(decoding.max_translation_length, decoding.max_source_length)
-    lengths = [size.source for size in search_sizes(decoding)[-3::-2]][::-1]
-    return [
-        *(Size(length, length) for length in lengths),
-        Size(decoding.max_source_length, longest),
-    ]
-
-
-def _name(kind: str, size: Size) -> str:
-    return f"{kind}_{size.source}_{size.target}"
-
-
-def _search_graph(searcher: Searcher, output: Any, size: Size) -> Any:
-    def search(source: Tensor, count: Tensor) -> dict[str, Tensor]:
-        steps = tf.constant(size.target)
-        found = searcher.static_beam(source, output, steps, count)
+    def search(source: Tensor, room: Tensor, count: Tensor) -> dict[str, Tensor]:
+        found = searcher.static_beam(source, output, tf.size(room), count)
         return _outputs(found, searcher.limits(source))
 
-    return tf.function(search, [_ids("source", size.source), COUNT], autograph=False)
+    return tf.function(search, [_ids("source"), ROOM, COUNT], autograph=False)
 
 
-def _greedy_graph(translator: Translator, output: Any, size: Size) -> Any:
-    def greedy(source: Tensor) -> dict[str, Tensor]:
-        steps = tf.constant(size.target)
-        found = translator.searcher.static_greedy(source, output, steps)
-        return _outputs(found, translator.searcher.limits(source))
+def _greedy_graph(searcher: Searcher, output: Any) -> Any:
+    def greedy(source: Tensor, room: Tensor) -> dict[str, Tensor]:
+        found = searcher.static_greedy(source, output, tf.size(room))
+        return _outputs(found, searcher.limits(source))
 
-    return tf.function(greedy, [_ids("source", size.source)], autograph=False)
+    return tf.function(greedy, [_ids("source"), ROOM], autograph=False)
 
 
-def _align_graph(translator: Translator, output: Any, size: Size) -> Any:
+def _align_graph(transformer: Transformer, output: Any) -> Any:
     """Force-decode: log probabilities [B, T], and attention [B, T, S] as in the signature align."""
 
     def align(source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        hidden, weights = translator.transformer.call_with_attention(source, shift_right(target))
+        hidden, weights = transformer.call_with_attention(source, shift_right(target))
         log_probs = tf.nn.log_softmax(output.logits(hidden))
         return {
             "attention": tf.reduce_mean(weights.cross[:, -1], axis=1),
             "token_log_probs": tf.gather(log_probs, target, batch_dims=2),
         }
 
-    return tf.function(align, _pair(size), autograph=False)
+    return tf.function(align, [_ids("source"), _ids("target")], autograph=False)
 
 
-def _attention_graph(translator: Translator, size: Size) -> Any:
+def _attention_graph(transformer: Transformer) -> Any:
     def attention(source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        _, weights = translator.transformer.call_with_attention(source, shift_right(target))
-        return {name: getattr(weights, name) for name in AttentionWeights._fields}
+        _, weights = transformer.call_with_attention(source, shift_right(target))
+        return weights._asdict()
 
-    return tf.function(attention, _pair(size), autograph=False)
-
-
-def _pair(size: Size) -> list[tf.TensorSpec]:
-    return [_ids("source", size.source), _ids("target", size.target)]
+    return tf.function(attention, [_ids("source"), _ids("target")], autograph=False)
 
 
-def _ids(name: str, length: int) -> tf.TensorSpec:
-    return tf.TensorSpec([1, length], tf.int32, name=name)
+def _ids(name: str) -> tf.TensorSpec:
+    return tf.TensorSpec([1, None], tf.int32, name=name)
 
 
 def _outputs(found: Hypotheses, limits: Tensor) -> dict[str, Tensor]:

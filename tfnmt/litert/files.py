@@ -14,6 +14,10 @@ CARD = "model_card.json"
 LIMITS = ("max_source_length", "max_translation_length", "beam_size")
 """The limits on the card that a model must state."""
 
+EXTRA_LENGTH = "extra_length"
+"""The key on the card for the tokens that a translation may have more than its source in the first
+search."""
+
 
 def read_card(folder: Path) -> dict[str, Any]:
     """Return the model card of a LiteRT export.
@@ -25,13 +29,13 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         limits = [card["limits"][name] for name in LIMITS]
-        if all(type(limit) is int and limit > 0 for limit in limits):
+        if all(type(limit) is int and 0 < limit < 2**31 for limit in [*limits, card[EXTRA_LENGTH]]):
             checksums = [card["checksums"][name] for name in (GRAPHS, TOKENIZER)]
             if all(isinstance(each, str) for each in checksums):
                 return card
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         pass
-    raise UserError(f"{path}: missing or damaged; export the run again")
+    raise UserError(f"{path}: missing, damaged, or of another version; export the run again")
 
 
 def check_files(folder: Path, card: dict[str, Any]) -> None:

@@ -1,13 +1,14 @@
 """A LiteRT model: the signatures of an export, computed without TensorFlow.
 
-The search is in the file. This module only converts text to ids and back, selects the graph of the
-smallest size for each sentence, and joins the results of a batch.
+The search is in the file. This module only converts text to ids and back, gives each search some
+room for the translation, and joins the results of a batch.
 
 Letters: B texts, K hypotheses per text, S and T the longest source and target of the batch.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import numpy as np
 
 from tfnmt.errors import UserError
 from tfnmt.litert.codec import PAD, Codec, Encoded
-from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
-from tfnmt.litert.interpreters import KINDS, Arrays, Interpreters, Size
+from tfnmt.litert.files import EXTRA_LENGTH, GRAPHS, TOKENIZER, check_files, read_card
+from tfnmt.litert.interpreters import Arrays, Interpreters
 
 Texts = Sequence[bytes] | np.ndarray
 
@@ -25,6 +26,12 @@ Signature = Callable[..., Arrays]
 
 MISSING_SCORE = -1e9
 """Score of the missing entries of an n-best list. All lists of a batch have the same length."""
+
+GRAPH_NAMES = {"search", "greedy", "align", "attention"}
+"""The graphs of a file. Those of earlier versions had other names."""
+
+MAX_ATTENTION_TOKENS = 64
+"""The limit of the signature `attention`, as in tfnmt/decoding/inspector.py."""
 
 
 class LiteRTModel:
@@ -43,7 +50,7 @@ class LiteRTModel:
             interpreters: The number of sentences that are translated in parallel.
 
         Raises:
-            UserError: A file is missing or damaged, or the files do not belong together.
+            UserError: A file is missing or damaged, or it is of another version of tfnmt.
         """
         self.card = read_card(folder)
         limits = self.card["limits"]
@@ -52,7 +59,11 @@ class LiteRTModel:
         check_files(folder, self.card)
         self._codec = Codec(folder / TOKENIZER)
         self._interpreters = Interpreters(folder / GRAPHS, interpreters)
-        self._check(folder)
+        if not self._interpreters.names >= GRAPH_NAMES:
+            raise UserError(
+                f"{folder / GRAPHS}: does not contain the graphs of this version of tfnmt; export "
+                "the run again"
+            )
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -70,21 +81,6 @@ class LiteRTModel:
             "info": self._info,
         }
 
-    def _check(self, folder: Path) -> None:
-        """Raise a UserError unless the graphs have room for the limits on the card."""
-        if not self._interpreters.sizes.keys() >= KINDS:
-            raise UserError(
-                f"{folder / GRAPHS}: does not contain the graphs of tfnmt; export the run again"
-            )
-        limits = Size(self._max_source, self._max_target)
-        for kind in ("search", "greedy", "align"):
-            largest = self._interpreters.sizes[kind][-1]
-            if largest.source < limits.source or largest.target < limits.target:
-                raise UserError(
-                    f"{folder / CARD}: does not fit {GRAPHS}, whose largest {kind} reads "
-                    f"{largest.source} and writes {largest.target} tokens; export the run again"
-                )
-
     def _info(self, text: Texts) -> Arrays:
         return {"card": _strings([json.dumps(self.card, ensure_ascii=False).encode()] * len(text))}
 
@@ -97,7 +93,7 @@ class LiteRTModel:
 
     def _greedy(self, text: Texts, target: Texts | None = None) -> Arrays:
         source = self._tokenize(text, target)
-        found = _best([self._search("greedy", row) for row in _rows(source["tokens"])])
+        found = _best(self._search_rows("greedy", source["tokens"]))
         return self._outputs(found, source["truncated"])
 
     def _tokenize(self, text: Texts, target: Texts | None = None) -> Arrays:
@@ -124,7 +120,7 @@ class LiteRTModel:
         ]
 
     def _search_tokens(self, tokens: np.ndarray) -> Arrays:
-        return _best([self._search("search", row, count=1) for row in _rows(tokens)])
+        return _best(self._search_rows("search", tokens, count=1))
 
     def _detokenize(self, tokens: np.ndarray) -> Arrays:
         return {"translation": _strings([self._codec.decode(row) for row in tokens])}
@@ -136,7 +132,7 @@ class LiteRTModel:
     def _nbest(self, text: Texts, target: Texts | None = None) -> Arrays:
         source = self._tokenize(text, target)
         beams = self.card["limits"]["beam_size"]
-        found = [self._search("search", row, count=beams) for row in _rows(source["tokens"])]
+        found = self._search_rows("search", source["tokens"], count=beams)
         lists = [self._distinct(each) for each in found]
         missing = (b"", MISSING_SCORE, np.zeros(0, np.int32))
         entries = [entry for each in lists for entry in each + [missing] * (beams - len(each))]
@@ -157,54 +153,51 @@ class LiteRTModel:
                 distinct.setdefault(text, (text, float(score), row[row != PAD]))
         return list(distinct.values())
 
+    def _search_rows(self, kind: str, tokens: np.ndarray, **inputs: int) -> list[Arrays]:
+        """Search for each row of [B, S], sorted by length, so that lengths seldom change."""
+        rows = _rows(tokens)
+        by_length = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+        found = {number: self._search(kind, rows[number], **inputs) for number in by_length}
+        return [found[number] for number in range(len(rows))]
+
     def _search(self, kind: str, source: np.ndarray, **inputs: int) -> Arrays:
         """Return tokens [K, T] and scores [K] for one source [n].
 
-        The smallest graph has little room for the translation, which makes it fast. If a longer
-        translation may be better, a graph with room for the longest allowed one searches again.
+        The first search has little room for the translation, which makes it fast. If a longer
+        translation may be better, another search has room for the longest allowed one.
         """
         if len(source) < 2:  # EOS only
             return {"tokens": np.zeros((1, 1), np.int32), "scores": np.zeros(1, np.float32)}
         scalars = {name: np.array(value, np.int32) for name, value in inputs.items()}
-        found = self._interpreters.run(kind, self._size(kind, source), source=source, **scalars)
+        run = partial(self._interpreters.run, kind, source=source[None], **scalars)
+        room = min(len(source) + self.card[EXTRA_LENGTH], self._max_target)
+        found = run(room=np.zeros(room, np.int32))
         if not found["complete"]:
-            roomy = self._size(kind, source, int(found["limit"]))
-            found = self._interpreters.run(kind, roomy, source=source, **scalars)
+            found = run(room=np.zeros(int(found["limit"]), np.int32))
         return found
-
-    def _size(self, kind: str, source: np.ndarray, target: int = 0) -> Size:
-        """Return the smallest size for a source [n] and a number of target tokens."""
-        sizes = self._interpreters.sizes[kind]
-        for size in sizes:
-            if size.source >= len(source) and size.target >= target:
-                return size
-        raise UserError(
-            f"{len(source)} source and {target} target tokens: the largest {kind} has room for "
-            f"{sizes[-1].source} and {sizes[-1].target}; shorten the text"
-        )
 
     # --- Force-decoding ---------------------------------------------------------------------------
 
     def _align(self, text: Texts, translation: Texts, target: Texts | None = None) -> Arrays:
-        pairs = self._encode_pairs("align", text, translation, target)
+        longest = max(self._max_source, self._max_target)
+        pairs = self._encode_pairs(text, translation, target, longest)
         return self._force_decode("align", *pairs)
 
     def _align_tokens(self, tokens: np.ndarray, target: np.ndarray) -> Arrays:
         return self._force_decode("align", _rows(tokens), _rows(target))
 
     def _attention(self, text: Texts, translation: Texts, target: Texts | None = None) -> Arrays:
-        pairs = self._encode_pairs("attention", text, translation, target)
+        pairs = self._encode_pairs(text, translation, target, MAX_ATTENTION_TOKENS)
         return self._force_decode("attention", *pairs)
 
     def _encode_pairs(
-        self, kind: str, text: Texts, translation: Texts, target: Texts | None
+        self, text: Texts, translation: Texts, target: Texts | None, longest: int
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the ids of texts and translations, truncated to the largest graph of a kind."""
-        largest = self._interpreters.sizes[kind][-1]
-        max_source = min(self._max_source, largest.source)
+        """Return the ids of texts and translations, each truncated to `longest`."""
+        max_source = min(self._max_source, longest)
         return (
             [each.ids for each in self._encode(text, max_source, target)],
-            [self._codec.encode(each, largest.target).ids for each in translation],
+            [self._codec.encode(each, longest).ids for each in translation],
         )
 
     def _force_decode(
@@ -212,16 +205,15 @@ class LiteRTModel:
     ) -> Arrays:
         """Return the outputs of `align` or `attention` for ids."""
         pairs = zip(sources, targets, strict=True)
-        outputs = [self._forced(kind, source, target) for source, target in pairs]
+        outputs = [
+            self._interpreters.run(kind, source=source[None], target=target[None])
+            for source, target in pairs
+        ]
         tokens = {
             "source_tokens": _padded_strings([self._codec.names(ids) for ids in sources]),
             "target_tokens": _padded_strings([self._codec.names(ids) for ids in targets]),
         }
         return tokens | _join(sources, targets, outputs)
-
-    def _forced(self, kind: str, source: np.ndarray, target: np.ndarray) -> Arrays:
-        size = self._size(kind, source, len(target))
-        return self._interpreters.run(kind, size, source=source, target=target)
 
 
 # --- Batches --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tfnmt.progress import log
 from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
-    "tatoeba-en-de-fr-es": "8ec3b87c7018da855dc17aab3256833c8dfc120ec7d1bec385f2a545b16525cb",
+    "tatoeba-en-de-fr-es": "a8e91d303de7030fe997168f3b977ba19ed47be640ba5fc4f1794a679bb5f1ab",
     "tatoeba-en-de-fr-es-float16": (
         "2b12512991b3e0bd79d2087077dc1a2408a0201f113e9653a7586d74eda502d8"
     ),

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
-from tfnmt.model.layers import Dense, Dropout, Tensor, sequence_length
+from tfnmt.model.layers import Dense, Dropout, Tensor, leading_shape
 
 # --- Masks ----------------------------------------------------------------------------------------
 
@@ -64,7 +65,9 @@ def attention_weights(query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
     """
     depth = query.shape[-1]
     scores = ops.matmul(query * depth**-0.5, ops.transpose(keys, (0, 1, 3, 2)))  # [B, H, T, S]
-    return ops.softmax(ops.where(mask, scores, ops.cast(MASKED_SCORE, scores.dtype)), axis=-1)
+    limits = ops.cast(ops.where(mask, np.inf, MASKED_SCORE), scores.dtype)
+    # LiteRT has a fast kernel for a minimum, and none for a selection.
+    return ops.softmax(ops.minimum(scores, limits), axis=-1)
 
 
 # --- Heads ----------------------------------------------------------------------------------------
@@ -72,7 +75,7 @@ def attention_weights(query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Split the last axis into heads: [B, T, D] -> [B, H, T, D/H]."""
-    heads = ops.reshape(x, (-1, sequence_length(x), num_heads, x.shape[-1] // num_heads))
+    heads = ops.reshape(x, (*leading_shape(x), num_heads, x.shape[-1] // num_heads))
     return ops.transpose(heads, (0, 2, 1, 3))
 
 
@@ -80,7 +83,7 @@ def merge_heads(x: Tensor) -> Tensor:
     """Concatenate the heads: [B, H, T, D/H] -> [B, T, D], the inverse of `split_heads`."""
     _, num_heads, _, depth = x.shape
     positions = ops.transpose(x, (0, 2, 1, 3))  # [B, T, H, D/H]
-    return ops.reshape(positions, (-1, sequence_length(positions), num_heads * depth))
+    return ops.reshape(positions, (*leading_shape(positions), num_heads * depth))
 
 
 class FusedProjection(NamedTuple):
@@ -115,7 +118,7 @@ def project_heads(x: Tensor, fused: FusedProjection, num_heads: int) -> list[Ten
     count = fused.bias.shape[0] // width
     rows = ops.reshape(x, (-1, width))  # [B * T, D]
     projected = ops.matmul(rows, fused.kernel) + fused.bias  # [B * T, P * D]
-    heads = ops.reshape(projected, (-1, sequence_length(x), count, num_heads, width // num_heads))
+    heads = ops.reshape(projected, (*leading_shape(x), count, num_heads, width // num_heads))
     return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), count)
 
 

@@ -70,10 +70,9 @@ DYNAMIC_CACHE = DynamicCache()
 
 @dataclass(frozen=True)
 class StaticCache(CacheLayout):
-    """A cache preallocated for a fixed number of steps, so that all shapes are static.
+    """A cache preallocated for a number of steps, so that no shape changes between steps.
 
-    LiteRT needs static shapes. Attention covers unused slots as well and masks
-    them.
+    LiteRT needs this. Attention covers unused slots as well and masks them.
     """
 
     steps: Tensor | int

@@ -287,7 +287,7 @@ class Decoder(keras.layers.Layer):
         """
         write = partial(context.layout.write, position=position)
         ancestry = _extend_ancestry(cache.ancestry, parents, write)
-        mask = ops.greater(ancestry, 0)[:, None]  # [B, 1, K, R * K]
+        mask = ops.expand_dims(ops.greater(ancestry, 0), 1)  # [B, 1, K, R * K]
         layers = []
         for block, past, layer_context in zip(
             self.blocks, cache.layers, context.layers, strict=True

@@ -68,6 +68,8 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
         [T, D], float32.
     """
     rates = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # [D/2]
-    angles = ops.cast(positions, "float32")[:, None] * ops.convert_to_tensor(rates, "float32")
+    angles = ops.expand_dims(ops.cast(positions, "float32"), 1) * ops.convert_to_tensor(
+        rates, "float32"
+    )
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # [T, D/2, 2]
     return ops.reshape(pairs, (-1, d_model))

@@ -17,12 +17,15 @@ Tensor = Any
 """A tensor of the Keras backend. Neither Keras nor TensorFlow publishes types to check against."""
 
 
-def sequence_length(x: Tensor) -> Tensor:
-    """Return T of x [B, T, ...].
+def leading_shape(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return B and T of x [B, T, ...] for a reshape, where -1 stands for one unknown size.
 
-    The result is an `int` if the length is known statically, because a tensor costs operations.
+    Sizes are `int` if they are known statically, because tensors cost operations.
     """
-    return ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
+    batch, length = x.shape[:2]
+    if batch is None:
+        return -1, ops.shape(x)[1] if length is None else length
+    return batch, -1 if length is None else length
 
 
 class Dense(keras.layers.Dense):
@@ -44,7 +47,7 @@ class Dense(keras.layers.Dense):
         """Project x [B, T, D] to [B, T, units]."""
         rows = ops.reshape(x, (-1, x.shape[-1]))  # [B * T, D]
         projected = self.activation(ops.matmul(rows, self.kernel) + self.bias)
-        return ops.reshape(projected, (-1, sequence_length(x), self.units))
+        return ops.reshape(projected, (*leading_shape(x), self.units))
 
 
 class LayerNorm(keras.layers.LayerNormalization):

@@ -20,7 +20,7 @@ from tfnmt.decoding.search import (
     log_sum_exp,
     padded_size,
     sample,
-    top_k,
+    top_k_sums,
 )
 
 BOS, EOS = 1, 2
@@ -440,31 +440,32 @@ def random_values(rows: int, size: int) -> np.ndarray:
 
 @pytest.mark.parametrize("size", [BLOCK, 8 * BLOCK, 40 * BLOCK, 40 * BLOCK + 1, 8])
 @pytest.mark.parametrize("k", [1, 5, 8])
-def test_top_k_equals_a_sort(size: int, k: int) -> None:
-    x = random_values(6, size)
-    best, where = top_k(tf.constant(x), k)
-    order = np.argsort(-x, axis=1)[:, :k]
+def test_top_k_sums_equals_a_sort(size: int, k: int) -> None:
+    x, offsets = random_values(6, size).reshape(2, 3, size), random_values(2, 3)
+    best, where = top_k_sums(tf.constant(x), tf.constant(offsets), k)
+    sums = (x + offsets[:, :, None]).reshape(2, 3 * size)
+    order = np.argsort(-sums, axis=1)[:, :k]
     np.testing.assert_array_equal(where, order)
-    np.testing.assert_array_equal(best, np.take_along_axis(x, order, axis=1))
+    np.testing.assert_array_equal(best, np.take_along_axis(sums, order, axis=1))
 
 
-def test_top_k_finds_values_that_are_all_in_one_block() -> None:
-    x = random_values(1, 20 * BLOCK)
-    x[0, 3 * BLOCK : 3 * BLOCK + 8] = np.arange(100, 108)
-    _, where = top_k(tf.constant(x), 8)
-    assert where.numpy().tolist() == [list(range(3 * BLOCK + 7, 3 * BLOCK - 1, -1))]
+def test_top_k_sums_finds_values_that_are_all_in_one_block() -> None:
+    x = random_values(1, 20 * BLOCK).reshape(1, 2, 10 * BLOCK)
+    x[0, 1, 3 * BLOCK : 3 * BLOCK + 8] = np.arange(100, 108)
+    _, where = top_k_sums(tf.constant(x), tf.zeros([1, 2]), 8)
+    assert where.numpy().tolist() == [list(range(13 * BLOCK + 7, 13 * BLOCK - 1, -1))]
 
 
-def test_top_k_of_a_row_with_fewer_finite_values() -> None:
-    x = np.full((1, 20 * BLOCK), -np.inf, "float32")
-    x[0, [7, 500]] = 1.0, 2.0
-    best, where = top_k(tf.constant(x), 4)
-    assert where.numpy()[0, :2].tolist() == [500, 7]
+def test_top_k_sums_of_a_row_with_fewer_finite_values() -> None:
+    x = np.full((1, 2, 20 * BLOCK), -np.inf, "float32")
+    x[0, 0, 7], x[0, 1, 500] = 1.0, 2.0
+    best, where = top_k_sums(tf.constant(x), tf.zeros([1, 2]), 4)
+    assert where.numpy()[0, :2].tolist() == [20 * BLOCK + 500, 7]
     assert np.isneginf(best.numpy()[0, 2:]).all()
 
 
-def test_top_k_of_no_rows_is_empty() -> None:
-    best, where = top_k(tf.zeros([0, 20 * BLOCK]), 4)
+def test_top_k_sums_of_no_rows_is_empty() -> None:
+    best, where = top_k_sums(tf.zeros([0, 2, 20 * BLOCK]), tf.zeros([0, 2]), 4)
     assert best.shape == where.shape == (0, 4)
 
 

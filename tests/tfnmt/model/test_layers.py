@@ -1,3 +1,4 @@
+import functools
 from typing import Any
 
 import keras
@@ -6,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfnmt.config import ModelConfig
-from tfnmt.model.layers import Dense, Dropout, LayerNorm, sequence_length
+from tfnmt.model.layers import Dense, Dropout, LayerNorm, leading_shape
 from tfnmt.model.transformer import Transformer
 
 
@@ -29,8 +30,11 @@ def test_dense_matches_keras(activation: str | None) -> None:
     np.testing.assert_allclose(layer(x), keras_layer(x), atol=1e-6)
 
 
-def test_sequence_length_is_no_tensor_if_it_is_known() -> None:
-    assert sequence_length(np.zeros((2, 7, 3))) == 7
+def test_leading_shape_has_no_tensor_if_a_size_is_known() -> None:
+    x = functools.partial(keras.KerasTensor, dtype="float32")
+    assert leading_shape(x((2, 7, 3))) == (2, 7)
+    assert leading_shape(x((None, 7, 3))) == (-1, 7)
+    assert leading_shape(x((2, None, 3))) == (2, -1)
 
 
 # --- Layer normalization --------------------------------------------------------------------------
