@@ -14,6 +14,9 @@ from tests.conftest import TINY, settings
 from tests.system.trainings import finish, processes, weights
 from tfnmt.runs.run import Run
 
+TIMEOUT = 1200
+"""Seconds for five processes with TensorFlow, one after another, on a busy machine."""
+
 SETTINGS = TINY | {
     "data.max_pairs": 300,
     "training.checkpoint_steps": 3,
@@ -33,7 +36,7 @@ def command(folder: Path, cache: Path) -> list[str]:
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("diversified")
     with processes() as start:
-        errors = finish(start(command(folder / "straight", folder / "cache")))
+        errors = finish(start(command(folder / "straight", folder / "cache")), timeout=TIMEOUT)
     assert "stage 7 of 7: train straight/student; about " in errors
     return folder / "straight"
 
@@ -78,10 +81,10 @@ def test_killed_diversification_resumes_exactly(uninterrupted: Path, tmp_path: P
             process = start(command(folder, uninterrupted.parent / "cache"))
             wait_until(reached, process)
             process.send_signal(number)
-            errors = process.communicate(timeout=120)[1]
+            errors = process.communicate(timeout=TIMEOUT)[1]
             assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGTERM)
         assert f"{folder}: stopped; resume with the same command: " in errors
-        errors = finish(start(command(folder, uninterrupted.parent / "cache")))
+        errors = finish(start(command(folder, uninterrupted.parent / "cache")), timeout=TIMEOUT)
     assert "stage 7 of 7: " in errors
     assert "stage 6 of 7: " not in errors  # a finished stage is not repeated
     assert corpus(folder) == corpus(uninterrupted)
@@ -91,7 +94,7 @@ def test_killed_diversification_resumes_exactly(uninterrupted: Path, tmp_path: P
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline

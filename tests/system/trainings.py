@@ -63,9 +63,9 @@ def processes() -> Iterator[Callable[..., Process]]:
         process.communicate()
 
 
-def finish(process: Process, code: int = 0) -> str:
+def finish(process: Process, code: int = 0, timeout: float = 400) -> str:
     """Wait until a process exits, check its exit status, and return its stderr."""
-    errors = process.communicate(timeout=400)[1]
+    errors = process.communicate(timeout=timeout)[1]
     assert process.returncode == code, errors
     return errors
 

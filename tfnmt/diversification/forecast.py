@@ -1,8 +1,9 @@
 """A forecast of the time until the student is trained.
 
 Checkpoints record the training time of their steps. From it follows the speed of training on this
-machine, in weights times padded tokens per second, and the time of all runs to come. The speed of
-translating is that of the translations so far.
+machine, in weights times padded tokens per second, and the time of all runs to come. It includes
+the time of building graphs, so the first forecasts are too long. The speed of translating is that
+of the translations so far.
 """
 
 import json
