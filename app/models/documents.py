@@ -83,7 +83,7 @@ class DocumentJobs:
             finished = [job for job in self._jobs.values() if not job.is_active]
             if not finished:
                 raise OverloadedError(10)
-            self.delete(min(finished, key=lambda job: job.expires_at))
+            self.delete(min(finished, key=lambda job: (job.client != client, job.expires_at)))
 
     def start(
         self,

@@ -94,10 +94,12 @@ def test_html_keeps_all_tags_and_gets_no_script(text: str, seed: int) -> None:
         return
     translate_segments(document.segments, Chaos(seed), Options())
     output = document.write().decode()
-    lost = tags(text) - tags(output)
+    # HTML cannot express some trees, such as unfinished scripts: compare with the same page
+    # without a translation.
+    same = read_html(text).write().decode()
+    lost = tags(same) - tags(output)
     assert not lost, (output, lost)
-    # HTML cannot express some unfinished scripts: the same page without a translation shows them.
-    assert scripts(output) == scripts(read_html(text).write().decode()), output
+    assert scripts(output) == scripts(same), output
     assert len(scripts(output)) <= len(scripts(text)), output
 
 
