@@ -204,9 +204,16 @@ class LiteRTModel:
         self, kind: str, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
     ) -> Arrays:
         """Return the outputs of `align` or `attention` for ids."""
+        longest = max(self._max_source, self._max_target)
+        for side, rows in ("source", sources), ("target", targets):
+            length = max(map(len, rows), default=0)
+            if length > longest:
+                raise UserError(
+                    f"{length} {side} tokens: the model reads {longest}; shorten the text"
+                )
         pairs = zip(sources, targets, strict=True)
         outputs = [
-            self._interpreters.run(kind, source=source[None], target=target[None])
+            self._interpreters.run(kind, source=pad([source]), target=pad([target]))
             for source, target in pairs
         ]
         tokens = {

@@ -192,6 +192,11 @@ class MultiHeadAttention(keras.layers.Layer):
         """Return the fused projection of queries, keys and values."""
         return fuse_projections((self.query, self.key, self.value))
 
+    def self_attention_weights(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return the weights [B, H, T, T] of self-attention of x [B, T, D], for inspection."""
+        query, keys, _ = project_heads(x, self.fused_qkv(), self.num_heads)
+        return attention_weights(query, keys, mask)
+
     def attention_weights(self, x: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """Return the attention weights of each head, for inspection.
 
