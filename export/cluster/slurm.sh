@@ -10,13 +10,14 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --gres=gpu:4
 #SBATCH --cpus-per-task=32
+#SBATCH --exclusive
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
 set -euo pipefail
 python=${TFNMT_PYTHON:-.venv/bin/python}
 nodes=${SLURM_NNODES:-1}
-# A port of this job, because other jobs may share the first node.
+# Not the usual port, which another Ray on the first node may use.
 port=$((20000 + ${SLURM_JOB_ID:-0} % 20000))
 host=$(hostname)
 address="$(getent ahostsv4 "$host" | awk 'NR == 1 {print $1}'):$port"
