@@ -10,16 +10,19 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --gres=gpu:4
 #SBATCH --cpus-per-task=32
+#SBATCH --exclusive
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
 set -euo pipefail
 python=${TFNMT_PYTHON:-.venv/bin/python}
+bin=$(cd "$(dirname "$(command -v "$python")")" && pwd)
+export PATH="$bin:$PATH" # symmetric-run calls ray
 nodes=${SLURM_NNODES:-1}
-# A port of this job, because other jobs may share the first node.
+# Not the usual port, which another Ray on the first node may use.
 port=$((20000 + ${SLURM_JOB_ID:-0} % 20000))
-host=$(hostname)
-address="$(getent ahostsv4 "$host" | awk 'NR == 1 {print $1}'):$port"
+# The first address of this node; change it if the others cannot reach that one.
+address="$(hostname -I | cut -d ' ' -f 1):$port"
 
 # Without a token, every user who reaches the port can run code as you.
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300
@@ -28,7 +31,7 @@ export RAY_AUTH_TOKEN
 
 command=$1
 shift
-run=("${python%/*}/ray" symmetric-run --address "$address" --min-nodes "$nodes"
+run=(ray symmetric-run --address "$address" --min-nodes "$nodes"
     --num-cpus "${SLURM_CPUS_PER_TASK:-1}" --include-dashboard=false --
     "$python" -m "tfnmt.$command" --executor=ray --address="$address" "$@")
 if [ "$nodes" -gt 1 ]; then

@@ -103,8 +103,8 @@ class RayExecutor:
         except BaseException:
             self.__exit__()
             raise
-        gpus = f", {resources.gpus:g} GPUs" if resources.gpus else ""
-        log(f"Ray: {resources.workers} workers with {resources.cpus:g} CPUs{gpus} each")
+        gpus = f", {resources.gpus:g} GPU(s)" if resources.gpus else ""
+        log(f"Ray: {resources.workers} worker(s) with {resources.cpus:g} CPU(s){gpus} each")
         return self
 
     def __exit__(self, *error: object) -> None:
