@@ -60,6 +60,8 @@ def restore(source: ModelText, translation: str) -> list[Piece]:
     """Return the translation of a text with a single mark and without objects."""
     marks = source.pieces[0].marks if source.pieces else ()
     words = [_Word(span.of(translation), span, 0, marks) for span in find_words(translation)]
+    if not words:  # an empty translation still has the mark
+        return [Piece(translation, marks)]
     return merged(_build(source, translation, words, []))
 
 

@@ -61,6 +61,16 @@ def test_mark_without_a_word_in_the_translation_is_not_lost() -> None:
     assert "".join(piece.text for piece in translation) == "ONE"
 
 
+def test_empty_translation_keeps_marks_and_objects() -> None:
+    class Empty(UpperCase):
+        def translate_one(self, sentence: str) -> str:
+            return ""
+
+    assert translate([Piece("one", BOLD)], Empty())[0] == [Piece("", BOLD)]
+    translation, _ = translate([Piece("one", BOLD), Piece("", (), "image")], Empty())
+    assert translation == [Piece("", BOLD), Piece("", (), "image")]
+
+
 def test_objects_stay_next_to_their_words_and_in_order() -> None:
     pieces = [
         Piece("", (), "start"),
