@@ -132,8 +132,7 @@ class DecoderLayer(keras.layers.Layer):
             Weights of self-attention [B, H, T, T] and of cross-attention [B, H, T, S].
         """
         attention_input = self.self_attention_residual.sublayer_input(x)
-        keys, _ = self.self_attention.project_keys_values(attention_input)
-        self_weights = self.self_attention.attention_weights(attention_input, keys, mask)
+        self_weights = self.self_attention.self_attention_weights(attention_input, mask)
 
         x = self._self_attention(x, mask, None)
         attention_input = self.cross_attention_residual.sublayer_input(x)

@@ -59,8 +59,7 @@ class EncoderLayer(keras.layers.Layer):
     def attention_weights(self, x: Tensor, mask: Tensor) -> Tensor:
         """Return the attention weights of the call without dropout, [B, H, S, S]."""
         attention_input = self.self_attention_residual.sublayer_input(x)
-        keys, _ = self.self_attention.project_keys_values(attention_input)
-        return self.self_attention.attention_weights(attention_input, keys, mask)
+        return self.self_attention.self_attention_weights(attention_input, mask)
 
 
 class Encoder(keras.layers.Layer):
