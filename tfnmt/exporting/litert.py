@@ -29,7 +29,7 @@ from tfnmt.exporting.litert_parity import check_litert
 from tfnmt.litert.files import CARD, EXTRA_LENGTH, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
 from tfnmt.model.embedding import Embedding
-from tfnmt.model.layers import Tensor, leading_shape
+from tfnmt.model.layers import LayerNorm, Tensor, leading_shape
 from tfnmt.model.transformer import Transformer
 from tfnmt.runtime.files import atomic_path
 from tfnmt.runtime.startup import silence_stderr
@@ -123,7 +123,7 @@ def convert(
         graphs: Graphs with their names.
         quantization: float32, float16 or int8. Products of int8 weights quantize their inputs too.
     """
-    with _embedding_lookups(transformer):
+    with _litert_layers(transformer):
         signatures = {name: graph.get_concrete_function() for name, graph in graphs}
     module = tf.Module()
     module.weights = [variable.value for variable in transformer.variables]
@@ -154,27 +154,41 @@ def _quantize(converter: Any, quantization: str) -> None:
         converter.target_spec.supported_types = [tf.float16]
 
 
-# --- Embedding ------------------------------------------------------------------------------------
+# --- Layers ---------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _embedding_lookups(transformer: Transformer) -> Iterator[None]:
-    """Embed with LiteRT's operation for it, which reads int8 rows.
+def _litert_layers(transformer: Transformer) -> Iterator[None]:
+    """Embed and normalize with operations that suit LiteRT.
 
-    Its general gather needs floats: each translation would first convert the whole table.
+    Its general gather needs floats: each translation would first convert the whole table. The
+    converter folds a layer normalization into the next projection within a loop only, so that the
+    other graphs would need a second copy of these weights.
     """
-    embeddings = {id(each): each for each in _input_embeddings(transformer)}.values()
-    for embedding in embeddings:
-        embedding.call = partial(_embed, embedding)  # type: ignore[method-assign]
+    calls: dict[Any, Any] = {
+        embedding: partial(_embed, embedding)
+        for embedding in (transformer.source_embedding, transformer.target_embedding)
+    }
+    for block in transformer.decoder.blocks:
+        residuals = (
+            block.self_attention_residual,
+            block.cross_attention_residual,
+            block.feed_forward_residual,
+        )
+        calls |= {residual.norm: partial(_normalize, residual.norm) for residual in residuals}
+    for layer, call in calls.items():
+        layer.call = call
     try:
         yield
     finally:
-        for embedding in embeddings:
-            del embedding.call
+        for layer in calls:
+            del layer.call
 
 
-def _input_embeddings(transformer: Transformer) -> tuple[Embedding, Embedding]:
-    return transformer.source_embedding, transformer.target_embedding
+def _normalize(norm: LayerNorm, x: Tensor) -> Tensor:
+    """Normalize x [B, T, D] as `LayerNorm.call` does, apart from the next projection."""
+    normalized = LayerNorm.call(norm, x)
+    return tf.minimum(normalized, normalized.dtype.max)
 
 
 def _embed(embedding: Embedding, tokens: Tensor) -> Tensor:
