@@ -61,6 +61,9 @@ UNIQUE_ATTRIBUTES = ("id", "name")
 SPACE = " \t\n\f\r"
 SPACES = re.compile(f"[{SPACE}]+")
 MAX_DEPTH = 200
+TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+OPTIONAL_END = _names("colgroup dd dt li optgroup option p rp rt tbody td tfoot th thead tr")
+MAX_OPEN_TAGS = 2000
 MAX_CODE = 200
 """Characters of code that the model reads as a word. Longer code is an object."""
 
@@ -136,6 +139,7 @@ def read_html(text: str) -> Document:
     Raises:
         UserError: The elements are nested too deeply.
     """
+    _check_open_tags(text)
     doctype, is_page = _doctype(text)
     if is_page:
         root = LexborHTMLParser(text).root
@@ -148,6 +152,17 @@ def read_html(text: str) -> Document:
     output = reader.output
     output.flush()
     return Document(output.segments, lambda: (doctype + _write(output.parts)).encode())
+
+
+def _check_open_tags(text: str) -> None:
+    """Refuse extreme nesting before the parser, whose time grows with the square of the depth."""
+    open_tags = 0
+    for match in TAG.finditer(text):
+        name = match[2].lower()
+        if name not in VOID and name not in OPTIONAL_END:
+            open_tags = max(0, open_tags - 1) if match[1] else open_tags + 1
+            if open_tags > MAX_OPEN_TAGS:
+                raise UserError(f"HTML: nested deeper than {MAX_OPEN_TAGS} elements; remove some")
 
 
 def _siblings(node: LexborNode | None) -> Iterator[LexborNode]:
