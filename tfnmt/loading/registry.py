@@ -13,9 +13,9 @@ from tfnmt.progress import log
 from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
-    "tatoeba-en-de-fr-es": "a8e91d303de7030fe997168f3b977ba19ed47be640ba5fc4f1794a679bb5f1ab",
+    "tatoeba-en-de-fr-es": "915d3035552760ae5b7e93d8d9848598f12d7a1085f4a10d72c694fe812c73c9",
     "tatoeba-en-de-fr-es-float16": (
-        "2b12512991b3e0bd79d2087077dc1a2408a0201f113e9653a7586d74eda502d8"
+        "5ee2a6a8873258cf37df44868af229bbba4e10acd26daa16454fe132dbb533c9"
     ),
 }
 """The SHA-256 checksums of the bundles of tfnmt, by name. models/README.md describes them."""
