@@ -419,7 +419,7 @@ class _Run(Generic[AnyTask]):
             self._report(event)
         elif slot.task is not None and event is not None:
             self._report(-slot.units)
-            if self._failures.is_retried(slot.task, slot.attempt, event):
+            if self._failures.handle_failure(slot.task, slot.attempt, event):
                 self._queue.retry(slot.task, slot.attempt + 1)
             slot.become_idle()
             if not alive:

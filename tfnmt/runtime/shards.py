@@ -45,10 +45,17 @@ class Shard(NamedTuple):
         return f"{self.origin}, shard {self.number:05d} (lines {self.first_line + 1:,}-{last:,})"
 
     def read(self) -> Iterator[bytes]:
-        """Yield the lines with their ends."""
-        with self.source.open("rb") as file:
-            file.seek(self.offset)
-            yield from islice(file, self.lines)
+        """Yield the lines with their ends.
+
+        Raises:
+            UserError: The file cannot be read.
+        """
+        try:
+            with self.source.open("rb") as file:
+                file.seek(self.offset)
+                yield from islice(file, self.lines)
+        except OSError as error:
+            raise UserError(f"{self.origin}: {error.strerror or error}") from error
 
 
 class LineIndex(NamedTuple):

@@ -1,5 +1,8 @@
 """Shards of a file, and the parts that are written for them."""
 
+import errno
+import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from tests.tfnmt.runtime.toy_work import Uppercase, joined, make_shards, text
 from tfnmt.errors import UsageError, UserError
 from tfnmt.runtime import shards as module
-from tfnmt.runtime.executors import FAILED_TASKS, LocalExecutor
+from tfnmt.runtime.executors import FAILED_TASKS, Failed, LocalExecutor, attempt_task
 from tfnmt.runtime.resumable_file import ResumableFile
 from tfnmt.runtime.shards import ResumableParts, index_lines, write_part
 
@@ -79,6 +82,32 @@ def test_shard_that_always_fails_is_named_and_the_others_are_kept(tmp_path: Path
     assert refused == "the line: refused; omit it"
     missing = [shard.number for shard in shards if not shard.part.exists()]
     assert missing == [4, 8]
+
+
+@pytest.mark.parametrize(("code", "final"), [(errno.ESTALE, False), (errno.ENOSPC, True)])
+def test_attempt_is_final_if_the_error_of_the_file_system_lasts(
+    code: int, final: bool, tmp_path: Path
+) -> None:
+    def lines() -> Iterator[str]:
+        yield "a"
+        raise OSError(code, os.strerror(code))
+
+    def process(path: Path, attempt: int) -> Generator[int, None, int]:
+        return (yield from write_part(path, attempt, lines()))
+
+    (failed,) = attempt_task(process, tmp_path / "part", 1)
+    assert isinstance(failed, Failed)
+    assert failed.final == final
+    assert not list(tmp_path.iterdir())
+
+
+def test_input_that_cannot_be_read_is_tried_again_and_named(tmp_path: Path) -> None:
+    (shard,) = make_shards(tmp_path, "a\n")
+    shard.source.unlink()
+    with pytest.raises(UserError) as raised:
+        list(LocalExecutor().run(Uppercase(tmp_path), [shard], lambda units: None))
+    reason = f"failed 3 times, at last because of {shard.origin}: No such file or directory; remove"
+    assert reason in str(raised.value)
 
 
 def test_no_shard_is_started_after_several_failures(tmp_path: Path) -> None:
