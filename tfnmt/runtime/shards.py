@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import atomic_path, make_folder, remove, remove_leftovers
+from tfnmt.runtime.files import atomic_path, make_folder, remove, remove_folder, remove_leftovers
 from tfnmt.runtime.resumable_file import ResumableFile
 
 SHARD_LINES = 65_536
@@ -178,8 +178,10 @@ class ResumableParts(ResumableFile):
             for number in range(parts):
                 with self.part(number).open("rb") as part:
                     shutil.copyfileobj(part, whole, BLOCK)
-        remove(self.partial)
+        # Renamed first: while there is a folder of this name, the file does not count as finished.
+        remove_folder(self.partial)
 
     def _clear(self) -> None:
+        remove_leftovers(self.path.parent, self.partial.name)
         remove(self.partial)
         make_folder(self.partial)

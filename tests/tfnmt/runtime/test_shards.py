@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -135,6 +136,25 @@ def test_parts_resume_with_the_same_job_only(tmp_path: Path) -> None:
     parts.join(2)
     assert parts.finished
     assert parts.path.read_text() == "a\nb\nc\n"
+
+
+def test_output_is_finished_if_the_command_ends_while_parts_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    parts = ResumableParts(tmp_path / "out")
+    parts.start({})
+    list(write_part(parts.part(0), 1, ["a"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            parts.join(1)
+    assert parts.finished
+    assert parts.path.read_text() == "a\n"
+    parts.start({})
+    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.job", ".out.partial"}
 
 
 def test_a_stream_of_lines_starts_over_where_parts_were(tmp_path: Path) -> None:
