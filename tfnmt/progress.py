@@ -1,9 +1,8 @@
 """Log lines and progress bars on stderr. Bars appear only if stderr is a terminal."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Self, TypeVar
 
 from tqdm import tqdm
 
@@ -42,34 +41,32 @@ def progress_bar(
     return iter(bar)
 
 
-@contextmanager
-def progress_counter(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar, and yield a function that sets its position and its end.
+class ProgressMeter:
+    """A progress bar that is moved by its owner. Use it as a context manager.
 
     Args:
         label: The text in front of the bar.
         unit: The name of the unit, for the rate.
+        total: The number of units, if known.
     """
-    with tqdm(desc=label, unit=f" {unit}", leave=False, disable=None) as bar:
 
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
+    def __init__(self, label: str, unit: str, total: int | None = None) -> None:
+        self._bar = tqdm(desc=label, unit=f" {unit}", total=total, leave=False, disable=None)
 
-        yield show
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
 
-@contextmanager
-def progress_meter(label: str, unit: str, total: int) -> Iterator[Callable[[int], object]]:
-    """Show a progress bar; yields a function that adds finished units to it.
+    def add(self, units: int) -> None:
+        """Add finished units. They are negative if units of a failed attempt are lost."""
+        self._bar.update(units)
 
-    Args:
-        label: The text in front of the bar.
-        unit: The name of the unit, for the rate.
-        total: The number of units.
-    """
-    with tqdm(desc=label, unit=f" {unit}", total=total, leave=False, disable=None) as bar:
-        yield bar.update
+    def show(self, done: int, total: int) -> None:
+        """Set the position and the end."""
+        self._bar.total = total
+        self._bar.update(done - self._bar.n)
 
 
 class LineNotes:

@@ -9,10 +9,10 @@
 
 Each input line gives one output line, in order. Without --model, the newest finished run in ./runs
 translates, or else the model that comes with tfnmt. A model with several target languages needs
---target. Put -- before text that begins
-with a dash. --json and --nbest write one JSON object per line: the source, translations with their
-score, token ids and the log probability of each token, whether the line was truncated, and quality
-warnings. Only these two flags look for quality warnings.
+--target. Put -- before text that begins with a dash. --json and --nbest write one JSON object per
+line: the source, translations with their score, token ids and the log probability of each token,
+whether the line was truncated, and quality warnings. Only these two flags look for quality
+warnings.
 
 The suffix of --input selects a document format: md, html, docx, pptx, odt, epub, srt, vtt, po, xlf,
 xliff or tmx. A file with another suffix is translated by line.
@@ -179,6 +179,9 @@ def _in_shards(values: Any) -> bool:
 def _translate_shards(values: Any, job: TranslationJob) -> None:
     """Translate a file, or the files of a folder, in shards."""
     pairs = find_files(values.input, values.output)
+    documents = [source for source, _ in pairs if is_document(str(source))]
+    if documents:
+        raise UsageError(*(f"{file}: a document; translate it on its own" for file in documents))
     check_files(pairs, job.model.files)
     shard_lines = values.shard_lines or SHARD_LINES
     settings = ShardSettings(shard_lines, values.resume, "translating")

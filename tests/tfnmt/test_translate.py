@@ -619,6 +619,17 @@ def test_flags_that_do_not_fit_documents_are_reported(
     assert list(caught.value.problems) == problems
 
 
+def test_documents_of_a_folder_are_refused(call: Call, tiny_run: Path, tmp_path: Path) -> None:
+    for name in ("a.docx", "b.txt", "c.srt"):
+        (tmp_path / name).touch()
+    files = (f"--input={tmp_path}", f"--output={tmp_path / 'out'}")
+    with pytest.raises(UsageError) as caught:
+        call(translate, f"--model={tiny_run}", *files)
+    assert list(caught.value.problems) == [
+        f"{tmp_path / name}: a document; translate it on its own" for name in ("a.docx", "c.srt")
+    ]
+
+
 def test_damaged_document_is_reported_and_nothing_is_written(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:

@@ -36,8 +36,8 @@ from tfnmt.runtime.startup import silence_stderr
 
 PARITY = "parity.json"
 
-ROOM = tf.TensorSpec([None], tf.int32, name="room")
-"""Any [T]. Its size is the number of tokens that the translation has room for."""
+CACHE_LENGTH = tf.TensorSpec([None], tf.int32, name="room")
+"""Any [T]. Its size is the cache length: the most tokens that a translation can have."""
 
 COUNT = tf.TensorSpec([], tf.int32, name="count")
 
@@ -224,7 +224,7 @@ def search_graph(searcher: Searcher) -> Any:
         found = searcher.static_beam(source, output, tf.size(room), count)
         return _outputs(found, searcher.limits(source))
 
-    return tf.function(search, [_ids("source"), ROOM, COUNT], autograph=False)
+    return tf.function(search, [_ids("source"), CACHE_LENGTH, COUNT], autograph=False)
 
 
 def _greedy_graph(searcher: Searcher, output: Any) -> Any:
@@ -232,7 +232,7 @@ def _greedy_graph(searcher: Searcher, output: Any) -> Any:
         found = searcher.static_greedy(source, output, tf.size(room))
         return _outputs(found, searcher.limits(source))
 
-    return tf.function(greedy, [_ids("source"), ROOM], autograph=False)
+    return tf.function(greedy, [_ids("source"), CACHE_LENGTH], autograph=False)
 
 
 def _align_graph(transformer: Transformer, output: Any) -> Any:

@@ -1,7 +1,7 @@
 """A LiteRT model: the signatures of an export, computed without TensorFlow.
 
-The search is in the file. This module only converts text to ids and back, gives each search some
-room for the translation, and joins the results of a batch.
+The search is in the file. This module only converts text to ids and back, gives each search a
+cache length, and joins the results of a batch.
 
 Letters: B texts, K hypotheses per text, S and T the longest source and target of the batch.
 """
@@ -163,15 +163,15 @@ class LiteRTModel:
     def _search(self, kind: str, source: np.ndarray, **inputs: int) -> Arrays:
         """Return tokens [K, T] and scores [K] for one source [n].
 
-        The first search has little room for the translation, which makes it fast. If a longer
-        translation may be better, another search has room for the longest allowed one.
+        The first search has a small cache length, which makes it fast. If a longer translation may
+        be better, another search has the cache length of the longest allowed one.
         """
         if len(source) < 2:  # EOS only
             return {"tokens": np.zeros((1, 1), np.int32), "scores": np.zeros(1, np.float32)}
         scalars = {name: np.array(value, np.int32) for name, value in inputs.items()}
         run = partial(self._interpreters.run, kind, source=source[None], **scalars)
-        room = min(len(source) + self.card[EXTRA_LENGTH], self._max_target)
-        found = run(room=np.zeros(room, np.int32))
+        cache_length = min(len(source) + self.card[EXTRA_LENGTH], self._max_target)
+        found = run(room=np.zeros(cache_length, np.int32))
         if not found["complete"]:
             found = run(room=np.zeros(int(found["limit"]), np.int32))
         return found

@@ -13,7 +13,7 @@ from tfnmt.documents.translation import Notices, Options, translate_segments
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading.api import TextTranslator
 from tfnmt.loading.directions import find_target, only_source
-from tfnmt.progress import log, progress_counter
+from tfnmt.progress import ProgressMeter, log
 from tfnmt.runtime.files import write_atomically
 
 LIMITS = Limits(bytes=1 << 30, unpacked_bytes=1 << 32, files=100_000, characters=1 << 30)
@@ -82,9 +82,9 @@ def translate_document(
         log(f"{path}: language {source}")
         document = read_document(content, str(path), LIMITS, Languages(source, chosen))
     direction = OneDirection(translator, target)
-    with progress_counter("translating", "sentences") as progress:
+    with ProgressMeter("translating", "sentences") as meter:
         notices = translate_segments(
-            document.segments, direction, Options(source, glossary), progress
+            document.segments, direction, Options(source, glossary), meter.show
         )
     write_atomically(output, document.write())
     return notices

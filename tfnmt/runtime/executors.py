@@ -5,6 +5,7 @@ task. The function yields progress and returns a result. A failed task is tried 
 in all attempts, the others are still finished, and then one error names it.
 """
 
+import errno
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,6 +18,17 @@ ATTEMPTS = 3
 
 FAILED_TASKS = 3
 """Failed tasks after which no other task is started, because the cause is probably the same."""
+
+LASTING = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+}
+"""Errors of a file system that another attempt does not avoid. Others, as of NFS, may pass."""
 
 
 class Task(Protocol):
@@ -85,7 +97,9 @@ def attempt_task(process: Process, task: Any, attempt: int) -> Iterator[Event]:
     try:
         result = yield from process(task, attempt)
     except UserError as error:
-        yield Failed(error.problems, final=True)
+        cause = error.__cause__
+        passing = isinstance(cause, OSError) and cause.errno not in LASTING
+        yield Failed(error.problems, final=not passing)
     except Exception as error:
         yield Failed((describe(error),), final=False)
     else:
@@ -106,8 +120,8 @@ class Failures:
         self._problems: list[str] = []
         self._tasks = 0
 
-    def is_retried(self, task: Task, attempt: int, failed: Failed) -> bool:
-        """Return whether to try a task again; otherwise its failure is remembered.
+    def handle_failure(self, task: Task, attempt: int, failed: Failed) -> bool:
+        """Log a failure that may pass, or else remember it; return whether to try again.
 
         Raises:
             UserError: Too many tasks have failed.
@@ -153,7 +167,7 @@ class LocalExecutor:
                 if isinstance(end, Finished):
                     yield task, end.result
                     break
-                if not failures.is_retried(task, attempt, end):
+                if not failures.handle_failure(task, attempt, end):
                     break
         failures.check()
 

@@ -11,8 +11,9 @@ import glob
 import json
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -247,21 +248,33 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, Iterab
         UsageError: An output is an input or another output, or has the name of a compressed file.
         UserError: A file cannot be written.
     """
-    given = {
-        flag: name
-        for flag, name in outputs.items()
-        if name is not None and not is_stream(Path(name))
-    }
+    check_output_files([(flag, name) for flag, name in outputs.items() if name is not None], inputs)
+
+
+def check_output_files(
+    outputs: Sequence[tuple[str, str]], inputs: Mapping[str, Iterable[Path]]
+) -> None:
+    """Check output files as `check_outputs` does, but a flag may have several of them.
+
+    Args:
+        outputs: Each flag with a file.
+        inputs: The files that the command reads, by the flag that selects them.
+    """
+    given = [(flag, name) for flag, name in outputs if not is_stream(Path(name))]
+    read = {source: set(map(_identity, files)) - {None} for source, files in inputs.items()}
     problems = []
     flags_by_path: dict[str, str] = {}
-    for flag, name in given.items():
-        clash = flags_by_path.setdefault(os.path.realpath(name), flag)
-        if clash != flag:
+    for flag, name in given:
+        path = os.path.realpath(name)
+        if path in flags_by_path:
+            clash = flags_by_path[path]
             problems.append(f"{flag}={name}: is the file of {clash}; choose another file")
+        flags_by_path[path] = flag
+        identity = _identity(Path(name))
         problems += [
             f"{flag}={name}: is read by {source}; choose another file"
-            for source, files in inputs.items()
-            if any(_is_same_file(Path(name), file) for file in files)
+            for source, identities in read.items()
+            if identity in identities
         ]
         if Path(name).suffix.lower() == ".gz":
             problems.append(
@@ -270,13 +283,17 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, Iterab
             )
     if problems:
         raise UsageError(*problems)
-    for name in given.values():
+    for _, name in given:
         check_writable(Path(name))
 
 
-def _is_same_file(path: Path, other: Path) -> bool:
-    # In a folder without permission, os.path returns False where Path's methods raise an error.
-    return os.path.isfile(path) and os.path.exists(other) and os.path.samefile(path, other)
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a file, which its links share; None if there is no file."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def check_folder(path: Path) -> None:

@@ -392,14 +392,16 @@ class _Run(Generic[AnyTask]):
             for slot in self._slots:
                 if slot.waits_for is None and self._queue:
                     slot.assign(*self._queue.pop())
-            for slot in self._ready():
+            ready = self._ready()
+            # Before their results are yielded: the consumer may block, and events wait meanwhile.
+            self._replace_stalled(ready, stall_seconds)
+            for slot in ready:
                 event, alive = slot.take()
                 if isinstance(event, Finished):
                     yield slot.task, event.result
                     slot.become_idle()
                 else:
                     self._handle(slot, event, alive)
-            self._replace_stalled(stall_seconds)
         self._failures.check()
 
     def _ready(self) -> list[_Slot]:
@@ -419,7 +421,7 @@ class _Run(Generic[AnyTask]):
             self._report(event)
         elif slot.task is not None and event is not None:
             self._report(-slot.units)
-            if self._failures.is_retried(slot.task, slot.attempt, event):
+            if self._failures.handle_failure(slot.task, slot.attempt, event):
                 self._queue.retry(slot.task, slot.attempt + 1)
             slot.become_idle()
             if not alive:
@@ -450,18 +452,24 @@ class _Run(Generic[AnyTask]):
                 "Ray, usually /tmp/ray/session_latest/logs"
             )
 
-    def _replace_stalled(self, stall_seconds: float) -> None:
+    def _replace_stalled(self, ready: list[_Slot], stall_seconds: float) -> None:
         """Replace workers that make no progress.
+
+        Args:
+            ready: The workers that have an event, which are not judged.
+            stall_seconds: The time without progress.
 
         Raises:
             UserError: No worker has started.
         """
         now = time.monotonic()
-        for slot in self._slots:
+        late = [slot for slot in self._slots if slot not in ready]
+        for slot in late:
             if slot.task is not None and slot.since < now - stall_seconds:
                 problem = f"no progress in {stall_seconds / 60:.2g} minutes"
                 self._handle(slot, Failed((problem,), final=False), alive=False)
-        if all(slot.is_loading and slot.since < now - START_SECONDS for slot in self._slots):
+        loading = [slot for slot in late if slot.is_loading and slot.since < now - START_SECONDS]
+        if len(loading) == len(self._slots):
             raise UserError(
                 f"worker: none started in {START_SECONDS / 60:g} minutes; see `ray status`: a node "
                 "needs enough free CPUs and GPUs"

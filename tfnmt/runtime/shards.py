@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import atomic_path, make_folder, remove, remove_leftovers
+from tfnmt.runtime.files import atomic_path, make_folder, remove, remove_folder, remove_leftovers
 from tfnmt.runtime.resumable_file import ResumableFile
 
 SHARD_LINES = 65_536
@@ -45,10 +45,17 @@ class Shard(NamedTuple):
         return f"{self.origin}, shard {self.number:05d} (lines {self.first_line + 1:,}-{last:,})"
 
     def read(self) -> Iterator[bytes]:
-        """Yield the lines with their ends."""
-        with self.source.open("rb") as file:
-            file.seek(self.offset)
-            yield from islice(file, self.lines)
+        """Yield the lines with their ends.
+
+        Raises:
+            UserError: The file cannot be read.
+        """
+        try:
+            with self.source.open("rb") as file:
+                file.seek(self.offset)
+                yield from islice(file, self.lines)
+        except OSError as error:
+            raise UserError(f"{self.origin}: {error.strerror or error}") from error
 
 
 class LineIndex(NamedTuple):
@@ -171,8 +178,10 @@ class ResumableParts(ResumableFile):
             for number in range(parts):
                 with self.part(number).open("rb") as part:
                     shutil.copyfileobj(part, whole, BLOCK)
-        remove(self.partial)
+        # Renamed first: while there is a folder of this name, the file does not count as finished.
+        remove_folder(self.partial)
 
     def _clear(self) -> None:
+        remove_leftovers(self.path.parent, self.partial.name)
         remove(self.partial)
         make_folder(self.partial)

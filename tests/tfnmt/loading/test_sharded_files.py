@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import resource
 from collections.abc import Generator
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,9 +10,16 @@ from pathlib import Path
 import pytest
 
 from tfnmt.errors import UsageError, UserError
-from tfnmt.loading.sharded_files import ShardSettings, check_files, find_files, process_files
+from tfnmt.loading.sharded_files import (
+    FilePair,
+    ShardSettings,
+    check_files,
+    find_files,
+    process_files,
+)
 from tfnmt.progress import ReplacementNotes
 from tfnmt.runtime.executors import LocalExecutor, Process
+from tfnmt.runtime.files import exclusive
 from tfnmt.runtime.shards import Shard, write_part
 
 
@@ -75,6 +83,51 @@ def test_files_of_a_folder_give_files_of_the_same_names(
     run(source, output, work, resume=True)
     assert work.processed == [0, 1]  # only the shards of the missing file
     assert (output / "two").read_text() == "B\nC\nD\n"
+
+
+def test_folder_has_more_files_than_can_be_open(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for number in range(40):
+        (source / f"{number:02d}").write_text("a\n")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(map(int, os.listdir("/proc/self/fd"))) + 20
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+    try:
+        run(source, output, Uppercase())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert "".join(path.read_text() for path in output.glob("[!.]*")) == "A\n" * 40
+
+
+def test_files_of_a_folder_are_decompressed_one_after_another(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (source / "a.gz").write_bytes(gzip.compress(b"a\n"))
+    (source / "b.gz").write_bytes(gzip.compress(b"b\n")[:-4])
+    with pytest.raises(UserError, match=r"b\.gz"):
+        run(source, output, Uppercase())
+    assert (output / "a").read_text() == "A\n"
+
+
+def test_files_of_the_model_are_listed_once_for_all_outputs(tmp_path: Path) -> None:
+    for name in ("in", "one", "two"):
+        (tmp_path / name).touch()
+    pairs = [FilePair(tmp_path / "in", tmp_path / name) for name in ("one", "two")]
+    with pytest.raises(UsageError, match=r"two: is read by --model"):
+        check_files(pairs, iter([tmp_path / "two"]))
+
+
+def test_another_command_with_the_same_folder_of_outputs_is_refused(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name in ("a", "b"):
+        (source / name).write_text("a\n")
+    problem = "another process is writing this folder"
+    with exclusive(output / ".lock", "", ""), pytest.raises(UserError, match=problem):
+        run(source, output, Uppercase())
+    run(source, output, Uppercase())
+    assert not (output / ".lock").exists()
 
 
 def test_failed_shard_is_the_only_one_of_the_next_command(

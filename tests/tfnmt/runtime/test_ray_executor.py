@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,6 +71,22 @@ def test_shards_that_always_fail_are_named_and_the_others_are_kept(
     assert "shard 00004 (lines 65-80): failed 3 times, at last because of ValueError" in problems
     assert "the line: refused; omit it" in problems
     assert [shard.number for shard in shards if not shard.part.exists()] == [4, 8]
+
+
+def test_consumer_that_blocks_does_not_stall_workers(
+    executor: RayExecutor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(executor, "_stall_seconds", 2.0)
+    content = text("sleep")
+    shards = make_shards(tmp_path, content)
+    for shard, _ in executor.run(Uppercase(tmp_path), shards, lambda units: None):
+        if shard.number == 7:  # while the other worker sleeps in shard 6
+            time.sleep(2.5)
+    assert joined(tmp_path, shards) == content.upper()
+    assert "trying again" not in capsys.readouterr().err
 
 
 def test_work_that_cannot_be_loaded_is_an_error(executor: RayExecutor, tmp_path: Path) -> None:

@@ -1,5 +1,9 @@
 """Shards of a file, and the parts that are written for them."""
 
+import errno
+import os
+import shutil
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -7,7 +11,7 @@ import pytest
 from tests.tfnmt.runtime.toy_work import Uppercase, joined, make_shards, text
 from tfnmt.errors import UsageError, UserError
 from tfnmt.runtime import shards as module
-from tfnmt.runtime.executors import FAILED_TASKS, LocalExecutor
+from tfnmt.runtime.executors import FAILED_TASKS, Failed, LocalExecutor, attempt_task
 from tfnmt.runtime.resumable_file import ResumableFile
 from tfnmt.runtime.shards import ResumableParts, index_lines, write_part
 
@@ -81,6 +85,32 @@ def test_shard_that_always_fails_is_named_and_the_others_are_kept(tmp_path: Path
     assert missing == [4, 8]
 
 
+@pytest.mark.parametrize(("code", "final"), [(errno.ESTALE, False), (errno.ENOSPC, True)])
+def test_attempt_is_final_if_the_error_of_the_file_system_lasts(
+    code: int, final: bool, tmp_path: Path
+) -> None:
+    def lines() -> Iterator[str]:
+        yield "a"
+        raise OSError(code, os.strerror(code))
+
+    def process(path: Path, attempt: int) -> Generator[int, None, int]:
+        return (yield from write_part(path, attempt, lines()))
+
+    (failed,) = attempt_task(process, tmp_path / "part", 1)
+    assert isinstance(failed, Failed)
+    assert failed.final == final
+    assert not list(tmp_path.iterdir())
+
+
+def test_input_that_cannot_be_read_is_tried_again_and_named(tmp_path: Path) -> None:
+    (shard,) = make_shards(tmp_path, "a\n")
+    shard.source.unlink()
+    with pytest.raises(UserError) as raised:
+        list(LocalExecutor().run(Uppercase(tmp_path), [shard], lambda units: None))
+    reason = f"failed 3 times, at last because of {shard.origin}: No such file or directory; remove"
+    assert reason in str(raised.value)
+
+
 def test_no_shard_is_started_after_several_failures(tmp_path: Path) -> None:
     shards = make_shards(tmp_path, "always refuse\n" * 200)
     with pytest.raises(UserError) as raised:
@@ -106,6 +136,25 @@ def test_parts_resume_with_the_same_job_only(tmp_path: Path) -> None:
     parts.join(2)
     assert parts.finished
     assert parts.path.read_text() == "a\nb\nc\n"
+
+
+def test_output_is_finished_if_the_command_ends_while_parts_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    parts = ResumableParts(tmp_path / "out")
+    parts.start({})
+    list(write_part(parts.part(0), 1, ["a"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            parts.join(1)
+    assert parts.finished
+    assert parts.path.read_text() == "a\n"
+    parts.start({})
+    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.job", ".out.partial"}
 
 
 def test_a_stream_of_lines_starts_over_where_parts_were(tmp_path: Path) -> None:

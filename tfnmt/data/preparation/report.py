@@ -161,6 +161,13 @@ class Report:
         (folder / "report.html").write_text(_printable(self.page()), encoding="utf-8")
 
 
+def parse_report(text: str) -> Report:
+    """Return the report with some JSON, written by `Report.json`."""
+    fields = json.loads(text)
+    source, target = (Side(**fields.pop(name)) for name in ("source", "target"))
+    return Report(source=source, target=target, **fields)
+
+
 def _printable(text: str) -> str:
     """Escape unpaired surrogates, which stand for bytes that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()

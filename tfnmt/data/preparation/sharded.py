@@ -11,8 +11,8 @@ holds one shard, or one bucket of BUCKET_ROWS hashes, and the held-out pairs.
 """
 
 import hashlib
+import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -45,13 +45,13 @@ from tfnmt.data.preparation.encoding import (
     start_encoder,
     text_path,
 )
-from tfnmt.data.preparation.report import Report
+from tfnmt.data.preparation.report import Report, parse_report
 from tfnmt.data.preparation.storage import FlatWriter, open_text, splits_path
 from tfnmt.data.preparation.tokenizer import Tokenizer
-from tfnmt.progress import progress_meter
+from tfnmt.progress import ProgressMeter
 from tfnmt.runs.checkpoints import TOKENIZER
 from tfnmt.runtime.executors import AnyTask, Executor, Process, Work
-from tfnmt.runtime.files import atomic_folder, atomic_path, remove, write_atomically
+from tfnmt.runtime.files import atomic_folder, atomic_path, remove
 
 HASHES = np.dtype([("high", np.uint64), ("low", np.uint64), ("row", np.uint64)])
 """The hash of a pair, and its row in the corpus."""
@@ -112,8 +112,7 @@ class PairShard(NamedTuple):
 
     def pairs(self) -> list[Pair]:
         """Read the pairs."""
-        pairs: list[Pair] = pickle.loads(self.raw.read_bytes())
-        return pairs
+        return _read_pairs(self.raw)
 
 
 class Bucket(NamedTuple):
@@ -240,7 +239,7 @@ class Preparation:
         work = self._work / f"{config.data.source}-{config.data.target}"
         work.mkdir(parents=True)
         shards = list(_split(work, training_pairs(config, corpus, self._shard_pairs)))
-        write_atomically(work / "held-out", pickle.dumps(held_out(config, corpus)))
+        _write_pairs(work / "held-out", held_out(config, corpus))
         hashes = self._run(RulesWork(config), shards, "cleaning")
         count = -(-sum(hashes) // BUCKET_ROWS) if config.cleaning.duplicates else 0
         buckets = [Bucket(work, number, count) for number in range(count)]
@@ -251,7 +250,7 @@ class Preparation:
         with rejected_writer(folder) as rejected:
             for shard in shards:
                 rejected.write((shard.kept / "rejected").read_bytes().decode())
-                report.merge(pickle.loads((shard.kept / "report").read_bytes()), _reader(shard))
+                report.merge(parse_report(_read_text(shard.kept / "report")), _reader(shard))
         return report
 
     def _place(self, parts: list[tuple[Path, int, int]], whole: Path, item_size: int) -> None:
@@ -274,10 +273,10 @@ class Preparation:
     def _run(self, work: Work, tasks: Sequence[AnyTask], label: str) -> list[Any]:
         """Return the results of tasks in their order, while a progress bar is shown."""
         results: dict[AnyTask, Any] = {}
-        with progress_meter(label, "shards", len(tasks)) as report:
+        with ProgressMeter(label, "shards", len(tasks)) as meter:
             for task, result in self._executor.run(work, tasks, _ignore):
                 results[task] = result
-                report(1)
+                meter.add(1)
         return [results[task] for task in tasks]
 
 
@@ -290,9 +289,27 @@ def _split(folder: Path, groups: Iterable[list[Pair]]) -> Iterator[PairShard]:
     first = 0
     for number, pairs in enumerate(groups):
         shard = PairShard(folder, number, first, len(pairs))
-        shard.raw.write_bytes(pickle.dumps(pairs, pickle.HIGHEST_PROTOCOL))
+        _write_pairs(shard.raw, pairs)
         first += len(pairs)
         yield shard
+
+
+def _write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
+    """Write pairs as JSON."""
+    _write_text(path, json.dumps(list(pairs), ensure_ascii=False))
+
+
+def _read_pairs(path: Path) -> list[Pair]:
+    return [(source, target) for source, target in json.loads(_read_text(path))]
+
+
+def _write_text(path: Path, text: str) -> None:
+    # Unpaired surrogates stand for bytes that are not UTF-8, which a rule removes.
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogatepass")
 
 
 def _reader(shard: PairShard) -> Callable[[int], Pair]:
@@ -388,7 +405,7 @@ class FilterWork(NamedTuple):
 
     def load(self) -> Process:
         """Load the held-out pairs."""
-        return partial(self._process, pickle.loads(self.held_out.read_bytes()))
+        return partial(self._process, set(_read_pairs(self.held_out)))
 
     def _process(
         self, leaked: set[Pair], shard: PairShard, attempt: int
@@ -442,7 +459,7 @@ def _write_kept(
             write_pairs((source, target), kept)
         text = "".join(rejected).encode("utf-8", "backslashreplace")
         (folder / "rejected").write_bytes(text)
-        (folder / "report").write_bytes(pickle.dumps(report))
+        _write_text(folder / "report", report.json())
     source_size, target_size = (text_path(shard.kept, side).stat().st_size for side in SIDES)
     return source_size, target_size
 

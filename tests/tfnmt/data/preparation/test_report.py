@@ -11,7 +11,13 @@ from tfnmt.data.corpora.corpus import Files
 from tfnmt.data.corpora.formats import TSV
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.data.preparation.prepared import prepare
-from tfnmt.data.preparation.report import MAX_WORDS, SAMPLES, Report, Side
+from tfnmt.data.preparation.report import (
+    MAX_WORDS,
+    SAMPLES,
+    Report,
+    Side,
+    parse_report,
+)
 
 RULES = ("empty", "duplicates")
 
@@ -24,6 +30,13 @@ def new_report(corpus: str = "custom data") -> Report:
 
 def numbered(count: int) -> list[Pair]:
     return [(f"source {number}", f"target {number}") for number in range(count)]
+
+
+def test_parsed_report_writes_the_same_text() -> None:
+    report = new_report()
+    report.keep(numbered(30))
+    report.remove("empty", ("caf\udce9 !", ""))
+    assert parse_report(report.json()).json() == report.json()
 
 
 # --- Counts ---------------------------------------------------------------------------------------
