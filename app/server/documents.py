@@ -13,6 +13,7 @@ from app.models.documents import DocumentJob, DocumentJobs
 from app.models.model import Model
 from app.models.segments import in_thread
 from app.server.detection import LanguageDetection
+from app.server.libretranslate import checked_content_type
 from app.server.request_guard import RequestGuard, disconnected
 from app.server.schemas import MAX_GLOSSARY, Error, PlainError
 from tfnmt.documents.archive import Limits
@@ -90,6 +91,7 @@ def routes(guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection
     )
     async def create_document(request: Request) -> DocumentState:
         """Translate a document. The field `source` may be `auto`."""
+        guard.rate_limiter.check_key(request)
         return _state(await uploads.start(request))
 
     @router.get("/api/v1/documents/{id}", responses=FIND_ERRORS, tags=["documents"])
@@ -177,7 +179,7 @@ class _Uploads:
         guard = self._guard
         guard.check_origin(request)
         guard.check_quota(request)
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MULTIPART:
+        if checked_content_type(request) != MULTIPART:
             raise ApiError(415, "unsupported_media_type", f"Content-Type: must be {MULTIPART}")
         async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
             file = form.get("file")

@@ -226,22 +226,33 @@ class _Route(APIRoute):
         return handle_with_statuses
 
 
-async def _parse_body(request: Request, guard: RequestGuard, body: type[Body]) -> Body:
+def checked_content_type(request: Request) -> str:
+    """Return the content type of a request.
+
+    A form must be in UTF-8: otherwise the client could choose the codec, and some codecs are slow.
+
+    Raises:
+        ApiError: The content type is too long, or the charset is not supported.
+    """
     value = request.headers.get("content-type", "")
     if len(value) > MAX_CONTENT_TYPE:
         message = f"Content-Type: longer than {MAX_CONTENT_TYPE} characters"
         raise ApiError(415, "unsupported_media_type", message)
     header, options = parse_options_header(value)
     content_type = header.decode("latin-1")
+    if content_type != JSON and options.get(b"charset", UTF_8).lower() != UTF_8:
+        raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
+    return content_type
+
+
+async def _parse_body(request: Request, guard: RequestGuard, body: type[Body]) -> Body:
+    content_type = checked_content_type(request)
     if content_type == JSON:
         try:
             fields = await guard.parse_json(request)
         except ValueError as error:
             raise ApiError(400, "malformed", "the request body is not valid JSON") from error
     else:
-        # Otherwise the client could choose the codec, and some codecs are slow.
-        if options.get(b"charset", UTF_8).lower() != UTF_8:
-            raise ApiError(415, "unsupported_media_type", "charset: must be utf-8")
         fields = await _parse_query_and_form(request, content_type, await guard.read_body(request))
     try:
         return body.model_validate(fields)

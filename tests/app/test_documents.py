@@ -11,7 +11,7 @@ import pytest
 
 from app.models import documents
 from app.server.application import create
-from app.settings import Settings
+from app.settings import Settings, key_digest
 from tests.app.fake_engine import TWO_WAYS
 from tests.app.fake_server import make_guard
 from tests.tfnmt.documents.files import FILES, make_zip
@@ -223,6 +223,10 @@ def test_request_without_a_file_or_of_another_site_is_refused() -> None:
         assert response.status_code == 415
         response = await client.post("/api/v1/documents", files={"other": ("a", b"b")})
         assert response.status_code == 422
+        for charset in ("punycode", "unicode_escape"):
+            kind = {"Content-Type": f"multipart/form-data; boundary=x; charset={charset}"}
+            response = await client.post("/api/v1/documents", content=b"--x--", headers=kind)
+            assert (response.status_code, "utf-8" in response.text) == (415, True)
         headers = {"Origin": "https://evil.example"}
         response = await client.post(
             "/translate_file", files={"file": ("a", b"b")}, headers=headers
@@ -230,3 +234,16 @@ def test_request_without_a_file_or_of_another_site_is_refused() -> None:
         assert response.status_code == 403
 
     run(scenario)
+
+
+def test_key_in_a_header_is_checked_before_the_form() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        kind = {"Content-Type": "text/plain"}
+        response = await client.post("/api/v1/documents", content=b"x", headers=kind)
+        assert response.status_code == 401
+        response = await send(client, "a.txt", api_key="key")
+        assert response.status_code == 401
+        response = await send(client, "a.txt", "/translate_file", api_key="key")
+        assert response.status_code == 200
+
+    run(scenario, Settings(models=(), backends=(), key_digests=frozenset({key_digest("key")})))

@@ -6,7 +6,9 @@ tried; the last resort is to translate the text around it in parts.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from tfnmt.documents.alignment import WORD, find_words
@@ -75,9 +77,13 @@ def find_protected(pieces: Sequence[Piece], strings: bool = True) -> list[Protec
             found.append(Protected(Span(position, position + len(piece.text)), piece))
         position += len(piece.text)
     taken = [each.span for each in found]
+    taken_ends = [span.end for span in taken]
+    piece_ends = list(accumulate(len(piece.text) for piece in pieces))
     for span in _matches(text) if strings else ():
-        if not any(span.start < other.end and other.start < span.end for other in taken):
-            found.append(Protected(span, Piece(span.of(text), _marks_at(pieces, span.start))))
+        following = bisect_right(taken_ends, span.start)
+        if following == len(taken) or taken[following].start >= span.end:
+            marks = pieces[bisect_right(piece_ends, span.start)].marks
+            found.append(Protected(span, Piece(span.of(text), marks)))
     return sorted(found, key=lambda each: each.span)
 
 
@@ -89,15 +95,6 @@ def _matches(text: str) -> list[Span]:
             part = part.rstrip(URL_END) or part
         spans.append(Span(match.start(), match.start() + len(part)))
     return spans
-
-
-def _marks_at(pieces: Sequence[Piece], position: int) -> tuple[object, ...]:
-    end = 0
-    for piece in pieces:
-        end += len(piece.text)
-        if position < end:
-            return piece.marks
-    return ()
 
 
 def choose_stand_ins(text: str, protected: Sequence[Protected], attempt: int) -> list[str] | None:

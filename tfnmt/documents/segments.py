@@ -4,7 +4,7 @@ A format reads a document to segments. `tfnmt.documents.translation` sets the tr
 and the format writes the document again. Neither knows anything of the other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -86,21 +86,37 @@ def joined(pieces: Iterable[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
 
 
-def cut(pieces: Sequence[Piece], start: int, end: int) -> Iterator[Piece]:
-    """Yield the pieces between two positions of the joined text.
+def cut(pieces: Sequence[Piece], start: int, end: int) -> list[Piece]:
+    """Return the pieces between two positions of the joined text; see `divide`."""
+    return divide(pieces, [0, start, end])[1]
+
+
+def divide(pieces: Sequence[Piece], positions: Sequence[int]) -> list[list[Piece]]:
+    """Return the pieces between each two neighbors of sorted positions of the joined text.
 
     An object without text belongs to the part that begins at its position. Objects with text are
-    not divided: they belong to the part with their beginning.
+    not divided: they belong to the part with their beginning. Pieces outside of the positions are
+    dropped, so the last position must be after the text to include an object at its end.
     """
-    position = 0
+    parts: list[list[Piece]] = [[] for _ in positions]  # the last one is dropped
+    number = -1
+    start = 0
     for piece in pieces:
-        after = position + len(piece.text)
-        if piece.atom is not None or not piece.text:
-            if start <= position < end:
-                yield piece
-        elif (first := max(start, position)) < (last := min(end, after)):
-            yield piece._replace(text=piece.text[first - position : last - position])
-        position = after
+        end = start + len(piece.text)
+        is_whole = piece.atom is not None or not piece.text
+        first = start
+        while first < end or is_whole:
+            while number + 1 < len(positions) and positions[number + 1] <= first:
+                number += 1
+            last = positions[number + 1] if number + 1 < len(positions) else end
+            last = end if is_whole else min(end, last)
+            if number >= 0:
+                parts[number].append(piece._replace(text=piece.text[first - start : last - start]))
+            if is_whole:
+                break
+            first = last
+        start = end
+    return parts[:-1]
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 from tfnmt.documents.glossary import Glossary, Match
 from tfnmt.documents.projection import ModelText, project, restore
@@ -14,7 +14,7 @@ from tfnmt.documents.protection import (
     find_protected,
     is_complete,
 )
-from tfnmt.documents.segments import Piece, Segment, Translator, cut, joined, merged
+from tfnmt.documents.segments import Piece, Segment, Translator, divide, joined, merged
 from tfnmt.documents.sentences import Span, split_sentences
 
 BATCH = 64
@@ -119,19 +119,27 @@ def _split(segment: Segment, options: Options) -> list[_Sentence]:
     """Return the sentences of a segment and the white space between them."""
     text = segment.text
     protected = find_protected(segment.pieces, options.protect)
-    spans = _divide_long(text, split_sentences(text, options.language))
-    parts: list[_Sentence] = []
-    end = 0
-    for span in [*_join_divided(spans, protected), Span(len(text), len(text) + 1)]:
-        parts.append(_Sentence(list(cut(segment.pieces, end, span.start))))
-        inside = [
-            each._replace(span=Span(each.span.start - span.start, each.span.end - span.start))
-            for each in protected
-            if span.start <= each.span.start < span.end
-        ]
-        parts.append(_Sentence(list(cut(segment.pieces, span.start, span.end)), inside))
-        end = span.end
+    spans = _join_divided(_divide_long(text, split_sentences(text, options.language)), protected)
+    positions = [0, *chain.from_iterable(spans), len(text), len(text) + 1]
+    parts = [_Sentence(part) for part in divide(segment.pieces, positions)]
+    for sentence, inside in zip(parts[1:-1:2], _by_sentence(spans, protected), strict=True):
+        sentence.protected = inside
     return parts
+
+
+def _by_sentence(
+    spans: Sequence[Span], protected: Sequence[Protected]
+) -> Iterator[list[Protected]]:
+    """Yield the protected parts of each sentence, with their positions in the sentence."""
+    number = 0
+    for start, end in spans:
+        inside: list[Protected] = []
+        while number < len(protected) and protected[number].span.start < end:
+            span, piece = protected[number]
+            if span.start >= start:
+                inside.append(Protected(Span(span.start - start, span.end - start), piece))
+            number += 1
+        yield inside
 
 
 def _divide_long(text: str, spans: Sequence[Span]) -> Iterator[Span]:
@@ -243,20 +251,18 @@ class _Batch:
         options = replace(self._options, protect=False)
         all_parts: list[list[_Sentence]] = []
         for sentence in sentences:
-            parts: list[_Sentence] = []
-            end = 0
-            for span, piece in sentence.protected:
-                parts += _split(Segment(list(cut(sentence.pieces, end, span.start))), options)
-                fixed = list(_replaced(sentence.pieces, span, piece))
-                parts.append(_Sentence(fixed, result=fixed))
-                end = span.end
+            text = joined(sentence.pieces)
+            between, fixed = _divide_at(sentence, [piece for _, piece in sentence.protected])
+            parts = _split(Segment(between[0]), options)
+            for replacement, after, (_, piece) in zip(
+                fixed, between[1:], sentence.protected, strict=True
+            ):
+                parts.append(_Sentence(replacement, result=replacement))
+                parts += _split(Segment(after), options)
                 self._notices.add(
-                    f"{piece.text}: lost by the model; translated in parts: "
-                    f"{joined(sentence.pieces)}"
+                    f"{piece.text}: lost by the model; translated in parts: {text[:MAX_SENTENCE]}"
                 )
-            length = len(joined(sentence.pieces))
-            rest = Segment(list(cut(sentence.pieces, end, length + 1)))
-            all_parts.append(parts + _split(rest, options))
+            all_parts.append(parts)
         self._attempt([part for parts in all_parts for part in parts if _has_words(part)], 0)
         for sentence, parts in zip(sentences, all_parts, strict=True):
             sentence.result = [piece for part in parts for piece in part.final]
@@ -268,21 +274,36 @@ def _model_text(sentence: _Sentence, attempt: int) -> ModelText | None:
     words = choose_stand_ins(text, sentence.protected, attempt)
     if words is None:
         return None
-    pieces: list[Piece] = []
-    end = 0
-    for (span, original), word in zip(sentence.protected, words, strict=True):
-        pieces += cut(sentence.pieces, end, span.start)
-        pieces += _replaced(sentence.pieces, span, Piece(word, original.marks))
-        end = span.end
-    pieces += cut(sentence.pieces, end, len(text) + 1)
+    replacements = [
+        Piece(word, original.marks)
+        for (_, original), word in zip(sentence.protected, words, strict=True)
+    ]
+    between, inside = _divide_at(sentence, replacements)
+    pieces = list(between[0])
+    for replacement, after in zip(inside, between[1:], strict=True):
+        pieces += [*replacement, *after]
     originals = [original for _, original in sentence.protected]
     return ModelText(pieces, dict(zip(words, originals, strict=True)))
 
 
-def _replaced(pieces: Sequence[Piece], span: Span, replacement: Piece) -> Iterator[Piece]:
+def _divide_at(
+    sentence: _Sentence, replacements: Sequence[Piece]
+) -> tuple[list[list[Piece]], list[list[Piece]]]:
+    """Return the pieces between the protected parts, and the replaced protected parts."""
+    spans = [span for span, _ in sentence.protected]
+    length = len(joined(sentence.pieces))
+    parts = divide(sentence.pieces, [0, *chain.from_iterable(spans), length + 1])
+    inside = [
+        list(_replaced(part, replacement))
+        for part, replacement in zip(parts[1::2], replacements, strict=True)
+    ]
+    return parts[::2], inside
+
+
+def _replaced(pieces: Sequence[Piece], replacement: Piece) -> Iterator[Piece]:
     """Yield a protected part as one piece, with the objects and marks that are inside."""
     first = True
-    for piece in cut(pieces, *span):
+    for piece in pieces:
         if not piece.text:
             yield piece
         else:

@@ -1,3 +1,4 @@
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -5,7 +6,13 @@ import pytest
 from tests.tfnmt.documents.translators import Forgetful, Reversed, UpperCase
 from tfnmt.documents.glossary import Glossary
 from tfnmt.documents.segments import Piece, Segment, Translator, text_segment
-from tfnmt.documents.translation import MAX_SENTENCE, Notices, Options, translate_segments
+from tfnmt.documents.translation import (
+    MAX_SENTENCE,
+    Notices,
+    Options,
+    count_sentences,
+    translate_segments,
+)
 
 BOLD, LINK = ("b",), ("a",)
 
@@ -204,3 +211,11 @@ def test_progress_counts_sentences_and_may_cancel() -> None:
     with pytest.raises(TimeoutError):
         translate_segments(segments, UpperCase(), Options(), progress)
     assert calls == [(0, 100), (64, 100)]
+
+
+def test_time_to_split_grows_linearly_with_marks_and_protected_text() -> None:
+    sentences = [(Piece("Now see "), Piece("{a}", BOLD), Piece(" there. ")) for _ in range(4000)]
+    pieces = [piece for sentence in sentences for piece in sentence]
+    started = time.process_time()
+    assert count_sentences([Segment(pieces)], Options()) == 4000
+    assert time.process_time() - started < 5
