@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from app.command import Parser
 from app.engines.engine import CPU_COUNT
 from app.errors import UsageError
 
@@ -137,14 +138,9 @@ def parse(
     )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(f"{message}; see --help")
-
-
 def make_parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m app",
         description=USAGE,
         allow_abbrev=False,
