@@ -132,7 +132,7 @@ class SuggestionStore:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """Yield the database, and commit if no error occurred."""
-        with closing(_connect(self._path, "rw")) as database, database:
+        with closing(_connect(self._path)) as database, database:
             yield database
 
 
@@ -149,7 +149,9 @@ def export(path: Path, source: str | None, target: str | None) -> Iterator[str]:
     """
     selected = {"source": source, "target": target}
     try:
-        with closing(_connect(path, "ro")) as database:
+        # A read-only connection would leave its auxiliary files behind.
+        with closing(_connect(path)) as database:
+            database.execute("PRAGMA query_only = ON")
             directions = database.execute(SELECT_DIRECTIONS, selected).fetchall()
             yield _line(_only(directions, path))
             yield from map(_line, database.execute(SELECT_PAIRS, selected))
@@ -158,9 +160,9 @@ def export(path: Path, source: str | None, target: str | None) -> Iterator[str]:
         raise UserError(problem) from error
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    # In a URI, a name such as :memory: has no special meaning.
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open an existing file. In a URI, a name such as :memory: has no special meaning."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
 
 
 def _only(directions: Sequence[tuple[str, str]], path: Path) -> tuple[str, str]:

@@ -234,6 +234,7 @@ def test_export_is_a_corpus_of_one_line_per_pair(file: Path) -> None:
     corrections = ["one two three four", "same", "a\u00a0!", "Ä"]
     assert list(TSV(path, "en", "de").pairs()) == [("a", text) for text in corrections]
     assert list(export(file, "de", None)) == ["de\ten\n", "a\tother\n"]
+    assert {*file.parent.iterdir()} == {file, path}
 
 
 def test_first_correction_is_not_read_as_a_header(file: Path) -> None:
