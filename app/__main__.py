@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
+from app.command import run
 from app.errors import UserError
 from app.settings import parse
-from app.streams import open_standard_streams
 
 
 def main(
@@ -29,19 +28,6 @@ def main(
         problem = f"{error.name}: not installed; run pip install 'tfnmt[app]'"
         raise UserError(problem) from error
     serve(settings)
-
-
-def run(command: Callable[[], None]) -> NoReturn:
-    """Run a command and exit; report a user error in one line."""
-    open_standard_streams()
-    try:
-        command()
-    except UserError as error:
-        print(f"app: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    sys.exit(0)
 
 
 if __name__ == "__main__":

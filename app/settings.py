@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from app.command import Parser
 from app.engines.engine import CPU_COUNT
 from app.errors import UsageError
 
@@ -27,7 +28,10 @@ MAX_PORT = 65535
 MAX_TEXTS = 10_000
 """Maximum of --max_texts. It bounds the time to validate a request."""
 
-POSITIVE = ("deadline", "parallel_streams", "max_chars", "max_texts", "max_sentences")
+POSITIVE = (
+    *("deadline", "parallel_streams", "max_chars", "max_texts", "max_sentences"),
+    *("document_mb", "document_minutes", "document_deadline", "suggestion_days"),
+)
 
 EXAMPLE_ORIGIN = "https://example.org"
 
@@ -48,6 +52,8 @@ class Settings:
     document_mb: int = 10
     document_minutes: int = 30
     document_deadline: float = 600.0
+    suggestions: Path | None = None
+    suggestion_days: int = 90
     cache: int = 10_000
     rate: int = 0
     key_digests: frozenset[bytes] = frozenset()
@@ -101,7 +107,7 @@ def parse(
         raise UsageError(
             "no model; set --model=DIR (an export) or --backend=http://host:8501/v1/models/NAME"
         )
-    for name in (*POSITIVE, "document_mb", "document_minutes", "document_deadline"):
+    for name in POSITIVE:
         if getattr(flags, name) <= 0:
             raise UsageError(f"--{name}={getattr(flags, name)}: must be greater than 0")
     for name in ("cache", "rate", "port"):
@@ -129,6 +135,8 @@ def parse(
         document_mb=flags.document_mb,
         document_minutes=flags.document_minutes,
         document_deadline=flags.document_deadline,
+        suggestions=flags.suggestions,
+        suggestion_days=flags.suggestion_days,
         cache=flags.cache,
         rate=flags.rate,
         key_digests=_read_keys(flags.api_keys) if flags.api_keys else frozenset(),
@@ -137,14 +145,9 @@ def parse(
     )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(f"{message}; see --help")
-
-
 def make_parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m app",
         description=USAGE,
         allow_abbrev=False,
@@ -227,6 +230,19 @@ def make_parser() -> argparse.ArgumentParser:
         default=Settings.document_deadline,
         metavar="SECONDS",
         help="maximum time to translate a document (default: %(default)g)",
+    )
+    add(
+        "--suggestions",
+        type=Path,
+        metavar="FILE",
+        help="SQLite database in which corrections of translations are kept; none by default",
+    )
+    add(
+        "--suggestion_days",
+        type=int,
+        default=Settings.suggestion_days,
+        metavar="N",
+        help="days after which a correction is deleted (default: %(default)d)",
     )
     add(
         "--cache",

@@ -18,6 +18,7 @@ from absl import flags
 from starlette.testclient import TestClient
 
 import app.settings
+import app.suggestions
 from app.models.registry import ModelRegistry
 from app.server.application import create
 from app.server.metrics import Metrics
@@ -25,6 +26,9 @@ from app.server.request_guard import RequestGuard
 from tfnmt.config import Config
 
 Schema = Mapping[str, Any]
+
+APPLICATION = {"app": app.settings, "app.suggestions": app.suggestions}
+"""The commands of the application, and the modules that define their flags."""
 
 FOLDER = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by `python -m docs.generate`: do not edit. -->"
@@ -139,7 +143,8 @@ def commands() -> Iterator[str]:
     """Yield usage and flags of each command."""
     for command in find_commands("tfnmt"):
         yield from _command(command.__name__, command.__doc__ or "", absl_flags(command.FLAGS))
-    yield from _command("app", app.settings.USAGE, argparse_flags(app.settings.make_parser()))
+    for name, command in APPLICATION.items():
+        yield from _command(name, command.USAGE, argparse_flags(command.make_parser()))
 
 
 def find_commands(package: str) -> list[ModuleType]:
@@ -172,7 +177,7 @@ def absl_flags(found: flags.FlagValues) -> Iterator[tuple[str, str]]:
 
 def argparse_flags(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """Yield each flag and its meaning."""
-    for action in parser._actions:
+    for action in filter(lambda each: each.option_strings, parser._actions):
         shown = "" if action.nargs == 0 else f"={action.metavar or '...'}"
         yield f"`{action.option_strings[-1]}{shown}`", (action.help or "") % vars(action)
 

@@ -47,7 +47,8 @@ def run() -> NoReturn:
 def _serve(arguments: list[str]) -> NoReturn:
     """Run the web application. It also accepts the names of models of tfnmt."""
     from app import errors
-    from app.__main__ import main, run
+    from app.__main__ import main
+    from app.command import run
 
     def find(model: str) -> Path:
         from tfnmt.loading.models import find_folder

@@ -15,6 +15,7 @@ from app.models.segments import in_thread
 from app.server import schemas
 from app.server.formatted import FormattedTexts
 from app.server.request_guard import RequestGuard
+from app.server.suggestions import Suggestions
 from tfnmt.documents.glossary import parse_glossary
 from tfnmt.documents.sentences import Span
 from tfnmt.documents.tokens import locate_tokens
@@ -33,14 +34,21 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     504: {"model": schemas.Error, "description": "the deadline has passed"},
 }
 
+SUGGESTION_ERRORS: dict[int | str, dict[str, Any]] = {
+    **{status: ERRORS[status] for status in ERRORS if status != 502},
+    403: {"model": schemas.Error, "description": "the server keeps no corrections"},
+    507: {"model": schemas.Error, "description": "the server keeps no more corrections"},
+}
 
-def routes(guard: RequestGuard) -> APIRouter:
+
+def routes(guard: RequestGuard, suggestions: Suggestions) -> APIRouter:
     """Return the routes under `/api/v1`."""
     router = APIRouter(prefix="/api/v1", tags=["translation"], route_class=_guarded_route(guard))
-    api = Api(guard)
+    api = Api(guard, suggestions)
     router.post("/translate", responses=ERRORS, response_model_exclude_none=True)(api.translate)
     router.post("/align", responses=ERRORS)(api.align)
     router.post("/attention", responses=ERRORS)(api.attention)
+    router.post("/suggestions", responses=SUGGESTION_ERRORS)(api.create_suggestion)
     router.get(
         "/models",
         responses={code: ERRORS[code] for code in (401, 429)},
@@ -72,8 +80,9 @@ def _guarded_route(guard: RequestGuard) -> type[APIRoute]:
 class Api:
     """Handlers of the routes. Their docstrings are published in the OpenAPI description."""
 
-    def __init__(self, guard: RequestGuard) -> None:
+    def __init__(self, guard: RequestGuard, suggestions: Suggestions) -> None:
         self._guard = guard
+        self._suggestions = suggestions
 
     async def translate(
         self, request: Request, body: schemas.TranslateRequest
@@ -152,6 +161,15 @@ class Api:
             **_metadata(request, model, started),
         )
 
+    async def create_suggestion(
+        self, request: Request, body: schemas.SuggestionRequest
+    ) -> schemas.SuggestionResponse:
+        """Keep a correction of a translation. The server must run with `--suggestions`."""
+        model = self._guard.models.find(body.source, body.target, body.model)
+        pair = Pair(body.text, body.translation, model.direction(body.source, body.target))
+        await self._suggestions.add(request, model, pair, body.correction)
+        return schemas.SuggestionResponse()
+
     async def models(self) -> schemas.ModelsResponse:
         """Return the served models with their languages, and the limits of a request."""
         settings = self._guard.settings
@@ -162,6 +180,7 @@ class Api:
             max_alternatives=MAX_ALTERNATIVES,
             deadline_seconds=settings.deadline,
             key_required=bool(settings.key_digests),
+            suggestion_days=settings.suggestion_days if settings.suggestions else None,
         )
         models = [
             _model_info(model, model.card) for model in self._guard.models if model.card is not None
@@ -173,7 +192,7 @@ class Api:
         model = self._guard.models.find(body.source, body.target, body.model)
         direction = model.direction(body.source, body.target)
         pair = Pair(body.text, body.translation, direction)
-        self._guard.check_pair(request, pair)
+        self._guard.check_translations(request, body.text, body.translation)
         return pair, model
 
 

@@ -1,5 +1,6 @@
 """The ASGI application: API routes, web page, error handlers and middleware."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from app.server.metrics import Metrics
 from app.server.middleware import RequestMiddleware
 from app.server.protocol import MAX_CONNECTIONS
 from app.server.request_guard import RequestGuard
+from app.server.suggestions import Suggestions
 
 STATIC = Path(__file__).parents[1] / "static"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
@@ -36,6 +38,7 @@ def create(
     settings = guard.settings
     jobs = DocumentJobs(60 * settings.document_minutes, settings.document_deadline)
     detection = LanguageDetection(guard.models)
+    suggestions = Suggestions(guard)
     app = FastAPI(
         title="Translation",
         version="1",
@@ -45,12 +48,12 @@ def create(
         redirect_slashes=False,  # a redirect would lead to the host that the client names
         docs_url=None,  # FastAPI's pages load scripts from other sites
         redoc_url=None,
-        lifespan=lambda _: _lifespan(guard, jobs),
+        lifespan=lambda _: _lifespan(guard, jobs, suggestions),
     )
     error_responses.install(app)
-    app.include_router(api.routes(guard))
+    app.include_router(api.routes(guard, suggestions))
     app.include_router(documents.routes(guard, jobs, detection))
-    app.include_router(libretranslate.routes(guard, detection))
+    app.include_router(libretranslate.routes(guard, detection, suggestions))
     app.include_router(health.routes(guard, metrics))
     for path, name in PAGES.items():
         _add_page(app, path, STATIC / name)
@@ -70,9 +73,13 @@ def create(
 
 
 @asynccontextmanager
-async def _lifespan(guard: RequestGuard, jobs: DocumentJobs) -> AsyncIterator[None]:
+async def _lifespan(
+    guard: RequestGuard, jobs: DocumentJobs, suggestions: Suggestions
+) -> AsyncIterator[None]:
     await guard.models.start()
+    cleanup = asyncio.create_task(suggestions.clean_up())
     yield
+    cleanup.cancel()
     jobs.close()
     await guard.models.close()
 

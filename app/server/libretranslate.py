@@ -10,13 +10,14 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from python_multipart.multipart import parse_options_header
 
-from app.engines.engine import Translation
+from app.engines.engine import Pair, Translation
 from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES
 from app.server.detection import LanguageDetection
 from app.server.formatted import FormattedTexts
 from app.server.request_guard import JSON, RequestGuard
-from app.server.schemas import PlainError, RequestBody, Texts
+from app.server.schemas import PlainError, RequestBody, SuggestionResponse, Texts
+from app.server.suggestions import Suggestions
 from tfnmt.documents.detection import Guess
 from tfnmt.documents.formats import FORMATS
 
@@ -96,6 +97,18 @@ class DetectRequest(RequestBody):
     api_key: str = Field("", description="API key, if the server requires one")
 
 
+class SuggestRequest(RequestBody):
+    """A text and a better translation of it, as JSON or as a form."""
+
+    q: str = Field(description="the text", examples=["A man sleeps."])
+    s: str = Field(description="the better translation", examples=["Ein Mann schläft."])
+    source: str = Field(
+        AUTO, description="language code of the text; `auto` detects it", examples=["en"]
+    )
+    target: str = Field(description="language code of the translation", examples=["de"])
+    api_key: str = Field("", description="API key, if the server requires one")
+
+
 Body = TypeVar("Body", bound=RequestBody)
 
 
@@ -115,10 +128,13 @@ def _body(schema: str) -> dict[str, Any]:
 
 BODY = _body("LibreTranslateRequest")
 DETECT_BODY = _body("DetectRequest")
+SUGGEST_BODY = _body("SuggestRequest")
 
 
-def routes(guard: RequestGuard, detection: LanguageDetection) -> APIRouter:
-    """Return the routes `/translate`, `/detect`, `/languages` and `/frontend/settings`."""
+def routes(
+    guard: RequestGuard, detection: LanguageDetection, suggestions: Suggestions
+) -> APIRouter:
+    """Return the routes for texts and languages, and `/frontend/settings`."""
     router = APIRouter(tags=["LibreTranslate"], route_class=_Route)
 
     @router.post(
@@ -169,6 +185,30 @@ def routes(guard: RequestGuard, detection: LanguageDetection) -> APIRouter:
         guard.charge(request, 0, key)
         return [_detected(guess) for guess in await detection.detect(texts)]
 
+    @router.post(
+        "/suggest",
+        responses=ERRORS | {507: {"model": PlainError}},
+        openapi_extra=SUGGEST_BODY,
+    )
+    async def suggest(request: Request) -> SuggestionResponse:
+        """Keep a correction of a translation. The server must run with `--suggestions`."""
+        guard.check_origin(request)
+        guard.check_quota(request)
+        body = await _parse_body(request, guard, SuggestRequest)
+        key = body.api_key or request.query_params.get("api_key")
+        guard.rate_limiter.check_key(request, key)
+        source: str | None = body.source
+        if source == AUTO:
+            model, source, _ = await detection.find([body.q], body.target)
+        else:
+            model = guard.models.find(source, body.target)
+        direction = model.direction(source, body.target)
+        if direction is None:
+            message = "source, target: the text is in the target language"
+            raise ApiError(422, "unsupported_languages", message)
+        await suggestions.add(request, model, Pair(body.q, "", direction), body.s, key)
+        return SuggestionResponse()
+
     @router.get("/languages")
     async def languages() -> list[Language]:
         """Return the languages of all models."""
@@ -200,7 +240,7 @@ def routes(guard: RequestGuard, detection: LanguageDetection) -> APIRouter:
             "frontendTimeout": 500,
             "keyRequired": key_required,
             "language": languages,
-            "suggestions": False,
+            "suggestions": guard.settings.suggestions is not None,
             "filesTranslation": True,
             "supportedFilesFormat": list(FORMATS),
         }

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.server.libretranslate import DetectRequest, LibreTranslateRequest
+from app.server.libretranslate import DetectRequest, LibreTranslateRequest, SuggestRequest
 from app.server.request_guard import RequestGuard
 
 SECURITY_SCHEMES = {
@@ -35,7 +35,7 @@ def describe(app: FastAPI, guard: RequestGuard) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
         components = spec["components"]
-        for body in (LibreTranslateRequest, DetectRequest):
+        for body in (LibreTranslateRequest, DetectRequest, SuggestRequest):
             components["schemas"][body.__name__] = body.model_json_schema()
         components["securitySchemes"] = SECURITY_SCHEMES
         for methods in spec["paths"].values():

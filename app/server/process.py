@@ -25,6 +25,7 @@ from app.server.application import create
 from app.server.metrics import Metrics
 from app.server.protocol import IDLE_SECONDS, MAX_CONNECTIONS, Protocol, WaitingConnections
 from app.server.request_guard import RequestGuard
+from app.server.suggestions import open_store
 from app.settings import Settings
 
 UNREAD_SECONDS = 60
@@ -88,10 +89,12 @@ def serve(settings: Settings) -> None:
     """Serve until a signal arrives, then re-raise it after the shutdown.
 
     Raises:
-        UserError: A model cannot be loaded, or the port is in use.
+        UserError: A model cannot be loaded, the port is in use, or a file cannot be used.
     """
     _log_to_stderr()
-    listen(settings).close()  # reports a port in use before the models are loaded
+    # Report a port in use and an unusable file before the models are loaded.
+    listen(settings).close()
+    open_store(settings)
     metrics = Metrics()
     run(RequestGuard(settings, _load_models(settings, metrics), metrics), metrics)
 

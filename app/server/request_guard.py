@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic_core import from_json
 
-from app.engines.engine import Pair
 from app.errors import ApiError, DeadlineError, UnavailableError
 from app.models.registry import ModelRegistry
 from app.server.metrics import Metrics
@@ -19,7 +18,7 @@ Result = TypeVar("Result")
 JSON = "application/json"
 
 MAX_TRANSLATION_RATIO = 2
-"""A translation to align may be this many times as long as a text may be."""
+"""A translation to align or a correction may be this many times as long as a text may be."""
 
 LARGE_BODY = 2048
 """Bytes of a body above which the time to check it delays other requests noticeably."""
@@ -124,16 +123,17 @@ class RequestGuard:
             _check_length("text", len(text), self.settings.max_chars)
         self._check_count(texts)
 
-    def check_pair(self, request: Request, pair: Pair) -> None:
-        """Check the limits for a text with its translation.
+    def check_translations(self, request: Request, text: str, *translations: str) -> None:
+        """Check the limits for a text with translations of it.
 
         Raises:
             ApiError: A limit is exceeded or the server is shutting down.
         """
-        self.record_size(request, pair[:2])
+        self.record_size(request, (text, *translations))
         max_chars = self.settings.max_chars
-        _check_length("text", len(pair.text), max_chars)
-        _check_length("translation", len(pair.translation), MAX_TRANSLATION_RATIO * max_chars)
+        _check_length("text", len(text), max_chars)
+        for translation in translations:
+            _check_length("translation", len(translation), MAX_TRANSLATION_RATIO * max_chars)
 
     def charge(self, request: Request, sentences: int, key: str | None = None) -> Client:
         """Charge the client for the checked texts of its request, and return the client.

@@ -124,6 +124,21 @@ class AttentionRequest(PairRequest):
     )
 
 
+class SuggestionRequest(PairRequest):
+    """A text, its translation, and a better one."""
+
+    correction: str = Field(
+        description="the better translation; it may be twice as long as a text may be",
+        examples=["Ein Mann schläft."],
+    )
+
+
+class SuggestionResponse(BaseModel):
+    """The correction is kept."""
+
+    success: Literal[True] = Field(True, description="always true, as in LibreTranslate")
+
+
 class Alternative(BaseModel):
     """An alternative translation."""
 
@@ -248,6 +263,9 @@ class RequestLimits(BaseModel):
     max_alternatives: int = Field(description="maximum number of alternatives per text")
     deadline_seconds: float = Field(description="maximum time to answer a request")
     key_required: bool = Field(description="whether requests need an API key")
+    suggestion_days: int | None = Field(
+        None, description="days for which corrections are kept; absent if they are not accepted"
+    )
 
 
 class ModelsResponse(BaseModel):

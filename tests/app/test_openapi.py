@@ -62,9 +62,9 @@ def operations(spec: Any) -> dict[str, Any]:
 
 def test_operations_have_short_ids(spec: Any) -> None:
     assert set(operations(spec)) == {
-        *("translate", "align", "attention", "models"),
+        *("translate", "align", "attention", "create_suggestion", "models"),
         *("create_document", "document_state", "document_content", "delete_document"),
-        *("libretranslate", "detect", "languages", "frontend_settings"),
+        *("libretranslate", "detect", "suggest", "languages", "frontend_settings"),
         *("translate_file", "download_file"),
         *("livez", "readyz", "health", "read_metrics"),
     }

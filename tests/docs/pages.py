@@ -14,7 +14,7 @@ PAGES = [
 ]
 
 COMMAND = re.compile(
-    r"python -m ((?:tfnmt|benchmarks|tests\.soak|tests\.mutation)\.\w+|app)([^`\n]*)"
+    r"python -m ((?:tfnmt|benchmarks|tests\.soak|tests\.mutation)\.\w+|app(?:\.\w+)?)([^`\n]*)"
 )
 BLOCK = re.compile(r"(?:<!-- not run: (.+?) -->\n)?^( *)```sh\n(.*?)^\2```$", re.M | re.S)
 """A fenced block of shell commands, which is indented inside a list."""

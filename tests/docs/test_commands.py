@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-import app.settings
+from docs.generate import APPLICATION
 from tests.docs.pages import PAGES, ROOT, Command, commands
 from tfnmt.cli import resolve_config
 from tfnmt.config import preset_names
@@ -19,13 +19,19 @@ def test_pages_have_commands_of_all_kinds() -> None:
     """Without commands, the tests below could not fail."""
     assert len(COMMANDS) > 80
     modules = {command.module for command in COMMANDS}
-    assert {"tfnmt.train", "tfnmt.export", "app", "benchmarks.serving"} <= modules
+    assert {
+        "tfnmt.train",
+        "tfnmt.export",
+        "app",
+        "app.suggestions",
+        "benchmarks.serving",
+    } <= modules
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
 def test_flags_of_commands_exist(command: Command) -> None:
-    if command.module == "app":
-        app.settings.make_parser().parse_args(command.arguments)
+    if command.module in APPLICATION:
+        APPLICATION[command.module].make_parser().parse_args(command.arguments)
         return
     values = copy.deepcopy(import_module(command.module).FLAGS)
     values([command.module, *command.arguments])

@@ -26,8 +26,10 @@ FIELDS = {
     ),
     "/api/v1/align": ("text", "translation", "source", "target", "model"),
     "/api/v1/attention": ("text", "translation", "source", "target", "kind", "layer"),
+    "/api/v1/suggestions": ("text", "translation", "correction", "source", "target", "model"),
     "/translate": ("q", "source", "target", "format", "alternatives", "api_key"),
     "/detect": ("q", "api_key"),
+    "/suggest": ("q", "s", "source", "target", "api_key"),
 }
 PATHS = st.sampled_from([*FIELDS])
 GET_PATHS = ("/", "/docs", "/spec", "/languages", "/frontend/settings", "/livez", "/readyz")

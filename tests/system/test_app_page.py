@@ -357,6 +357,42 @@ def test_example_of_the_source_language_is_translated(page: Page) -> None:
     expect(example).to_be_visible()
 
 
+def test_better_translation_is_suggested(page: Page) -> None:
+    def accept_suggestions(route: Route) -> None:
+        models = route.fetch().json()
+        models["limits"]["suggestion_days"] = 90
+        route.fulfill(json=models)
+
+    sent = []
+
+    def keep(route: Route) -> None:
+        sent.append(request_body(route))
+        route.fulfill(json={"success": True})
+
+    expect(page.locator("#suggestion")).to_be_hidden()
+    page.route("**/api/v1/models", accept_suggestions)
+    page.route("**/api/v1/suggestions", keep)
+    page.reload()
+    mock_translations(page, lambda request: translation_response(request["text"].upper()))
+    page.locator("#suggestion summary").click()
+    expect(page.locator("#suggestion-empty")).to_be_visible()
+    source(page).fill("one")
+    field = page.get_by_role("textbox", name="Better translation")
+    expect(page.locator("#suggestion-hint")).to_contain_text("90 days")
+    expect(field).to_have_value("ONE")
+    button = page.get_by_role("button", name="Send suggestion")
+    expect(button).to_be_disabled()
+    field.fill("eins")
+    assert serious(page) == []
+    button.click()
+    expect(page.locator("#suggestion-status")).to_contain_text("Thank you.")
+    expect(button).to_be_disabled()
+    languages = {"source": "en", "target": "de"}
+    assert sent == [{"text": "one", "translation": "ONE", "correction": "eins", **languages}]
+    source(page).fill("two")
+    expect(field).to_have_value("TWO")
+
+
 def test_history_is_kept_until_it_is_cleared(page: Page) -> None:
     mock_translations(page, lambda request: translation_response(request["text"].upper()))
     for text in ("one", "one two", "three"):

@@ -28,6 +28,7 @@ OUTPUTS = {
     "how-to/train": "runs/another/averaged",
     "how-to/translate": "lines.de",
     "how-to/fine-tune": "runs/fine-tuned/summary.json",
+    "how-to/corrections": "runs/corrected/summary.json",
     "how-to/language-pair": ".cache/prepared",
     "how-to/back-translation": "runs/with-mono/summary.json",
     "how-to/knowledge-distillation": "runs/small/summary.json",

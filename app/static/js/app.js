@@ -12,6 +12,7 @@ import { Languages } from "./languages.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
 import { format, Source } from "./source.js";
+import { Suggestion } from "./suggestion.js";
 import { length } from "./text.js";
 import { Upload } from "./upload.js";
 
@@ -33,6 +34,7 @@ const visited = new TranslationHistory((entry) => {
   source.field.focus();
 });
 const errorMessage = new ErrorMessage(find("source-error"), find("source"));
+const suggestion = new Suggestion();
 const live = new Live(translate, onTranslation, onError);
 let limits = { max_chars: Infinity, max_texts: 1, max_alternatives: 0 };
 let aligning; // the AbortController of the latest align request
@@ -84,6 +86,7 @@ const showStatus = (text) => {
 function show({ text, score }) {
   aligning?.abort();
   output.show(text, languages.pair.target);
+  suggestion.offer(text ? { text: source.text, translation: text, ...languages.pair } : null);
   find("score").textContent = text ? `Ranking score ${score.toFixed(2)}` : "";
 }
 
@@ -129,6 +132,7 @@ function onInput() {
   errorMessage.clear();
   note("");
   alternatives.disable();
+  suggestion.offer(null);
   output.forget();
   find("intro").hidden = !source.blank;
   if (!languages.model) return; // loadModels() calls this function again
@@ -169,6 +173,7 @@ async function loadModels() {
     const response = await fetchModels();
     limits = response.limits;
     source.limit = limits.max_chars;
+    suggestion.days = limits.suggestion_days;
     source.refresh();
     languages.set(response.models);
     find("file-start").disabled = !languages.model;
