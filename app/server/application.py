@@ -48,7 +48,7 @@ def create(
         lifespan=lambda _: _lifespan(guard, jobs),
     )
     error_responses.install(app)
-    app.include_router(api.routes(guard))
+    app.include_router(api.routes(guard, detection))
     app.include_router(documents.routes(guard, jobs, detection))
     app.include_router(libretranslate.routes(guard, detection))
     app.include_router(health.routes(guard, metrics))

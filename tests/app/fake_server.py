@@ -27,10 +27,12 @@ class EchoEngine(FakeEngine):
         return {**outputs, "translation": texts, "translations": [[text] for text in texts]}
 
 
-def make_guard(settings: Settings, **card: Any) -> tuple[RequestGuard, Metrics]:
+def make_guard(
+    settings: Settings, engine: FakeEngine | None = None, **card: Any
+) -> tuple[RequestGuard, Metrics]:
     """Return a guard of one fake model with these fields on its card, and its metrics."""
     metrics = Metrics()
-    engine = EchoEngine()
+    engine = engine or EchoEngine()
     engine.card |= card
     model = Model("fake", engine, settings.max_wait, settings.cache, metrics)
     return RequestGuard(settings, ModelRegistry([model]), metrics), metrics
