@@ -1,4 +1,4 @@
-"""Serves a fake engine that returns each text as its translation.
+"""Serves a fake engine of two directions that returns each text as its translation.
 
     python -m tests.app.fake_server [FLAG ...]
 
@@ -15,7 +15,7 @@ from app.server import process
 from app.server.metrics import Metrics
 from app.server.request_guard import RequestGuard
 from app.settings import Settings, parse
-from tests.app.fake_engine import FakeEngine
+from tests.app.fake_engine import TWO_WAYS, FakeEngine
 
 
 class EchoEngine(FakeEngine):
@@ -40,4 +40,5 @@ def make_guard(
 
 if __name__ == "__main__":
     process._log_to_stderr()
-    process.run(*make_guard(parse(["--backend=http://fake/v1/models/fake", *sys.argv[1:]])))
+    settings = parse(["--backend=http://fake/v1/models/fake", *sys.argv[1:]])
+    process.run(*make_guard(settings, **TWO_WAYS))
