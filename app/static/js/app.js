@@ -40,7 +40,7 @@ const visited = new TranslationHistory((entry) => {
 const errorMessage = new ErrorMessage(find("source-error"), find("source"));
 const live = new Live(translate, onTranslation, onError);
 let limits = { max_chars: Infinity, max_texts: 1, max_alternatives: 0, max_document_bytes: Infinity };
-let formats = []; // suffixes of documents
+let formats = []; // suffixes of documents; empty until the models are loaded
 let aligning; // the AbortController of the latest align request
 let waiting; // the timer of the message that a translation has not arrived yet
 

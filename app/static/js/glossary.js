@@ -31,10 +31,12 @@ export class Glossary {
   async #read() {
     this.errorMessage.clear();
     const [file] = this.input.files;
+    this.text = "";
     try {
-      this.text = file ? await decode(file, this.maxLength) : "";
+      const text = file ? await decode(file, this.maxLength) : "";
+      if (file !== this.input.files[0]) return; // the user has chosen another file
+      this.text = text;
     } catch (error) {
-      this.text = "";
       this.errorMessage.show({ status: 422, message: error.message });
     }
     find("glossary-remove").hidden = !file;

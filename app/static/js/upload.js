@@ -44,6 +44,7 @@ export class Upload {
     if (!file) return;
     try {
       const bytes = await this.#bytes(file);
+      if (file !== find("file-input").files[0]) return; // the user has chosen another file
       if (isTable(file.name)) this.#showTable(new Table(bytes));
       this.file = { name: file.name, bytes };
     } catch (error) {
@@ -53,7 +54,8 @@ export class Upload {
 
   async #bytes(file) {
     const { formats, limits } = this.context();
-    if (!isTable(file.name) && !formats.includes(suffix(file.name))) {
+    const known = isTable(file.name) || !formats.length || formats.includes(suffix(file.name));
+    if (!known) {
       throw new Error(`This format is unknown. Choose a file that ends with ${listOf(formats)}.`);
     }
     const maxBytes = limits.max_document_bytes;
