@@ -36,6 +36,7 @@ class DocumentJob:
     id: str
     client: Hashable
     suffix: str
+    direction: Direction
     state: State = "waiting"
     sentences: int = 0
     done: int = 0
@@ -95,10 +96,10 @@ class DocumentJobs:
         options: Options,
     ) -> DocumentJob:
         """Start to translate a document that has been read, and return its job."""
-        job = DocumentJob(secrets.token_urlsafe(18), client, suffix)
+        job = DocumentJob(secrets.token_urlsafe(18), client, suffix, direction)
         job.expires_at = time.time() + self._keep_seconds
         self._jobs[job.id] = job
-        job.task = asyncio.create_task(self._run(job, document, model, direction, options))
+        job.task = asyncio.create_task(self._run(job, document, model, options))
         asyncio.get_running_loop().call_later(self._keep_seconds + 1, self._delete_expired)
         return job
 
@@ -138,7 +139,6 @@ class DocumentJobs:
         job: DocumentJob,
         document: Document,
         model: Model,
-        direction: Direction,
         options: Options,
     ) -> None:
         def progress(done: int, total: int) -> None:
@@ -148,7 +148,7 @@ class DocumentJobs:
             async with asyncio.timeout(self._max_seconds), self._slots:
                 job.state = "translating"
                 translator = SegmentTranslator(
-                    model, job.client, direction, patience=self._max_seconds
+                    model, job.client, job.direction, patience=self._max_seconds
                 )
                 job.notices = await translator.run(document.segments, options, progress)
                 job.content = await in_thread(document.write)

@@ -13,9 +13,12 @@ from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES, AlignedSentence, Model
 from app.models.segments import in_thread
 from app.server import schemas
+from app.server.detection import AUTO, LanguageDetection
 from app.server.formatted import FormattedTexts
 from app.server.request_guard import RequestGuard
 from app.server.suggestions import Suggestions
+from tfnmt.documents.detection import Guess, is_installed
+from tfnmt.documents.formats import FORMATS
 from tfnmt.documents.glossary import parse_glossary
 from tfnmt.documents.sentences import Span
 from tfnmt.documents.tokens import locate_tokens
@@ -41,10 +44,12 @@ SUGGESTION_ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routes(guard: RequestGuard, suggestions: Suggestions) -> APIRouter:
+def routes(
+    guard: RequestGuard, detection: LanguageDetection, suggestions: Suggestions
+) -> APIRouter:
     """Return the routes under `/api/v1`."""
     router = APIRouter(prefix="/api/v1", tags=["translation"], route_class=_guarded_route(guard))
-    api = Api(guard, suggestions)
+    api = Api(guard, detection, suggestions)
     router.post("/translate", responses=ERRORS, response_model_exclude_none=True)(api.translate)
     router.post("/align", responses=ERRORS)(api.align)
     router.post("/attention", responses=ERRORS)(api.attention)
@@ -80,8 +85,11 @@ def _guarded_route(guard: RequestGuard) -> type[APIRoute]:
 class Api:
     """Handlers of the routes. Their docstrings are published in the OpenAPI description."""
 
-    def __init__(self, guard: RequestGuard, suggestions: Suggestions) -> None:
+    def __init__(
+        self, guard: RequestGuard, detection: LanguageDetection, suggestions: Suggestions
+    ) -> None:
         self._guard = guard
+        self._detection = detection
         self._suggestions = suggestions
 
     async def translate(
@@ -92,40 +100,49 @@ class Api:
         texts = [body.text] if isinstance(body.text, str) else body.text
         if body.alternatives and body.mode == "greedy":
             raise ApiError(422, "invalid", "alternatives: requires mode beam")
-        model = self._guard.models.find(body.source, body.target, body.model)
         self._guard.check_texts(request, texts)
-        direction = model.direction(body.source, body.target)
-        if not body.is_plain:
-            return await self._translate_formatted(request, body, model, texts)
-        split_texts = model.split(texts, self._guard.settings.max_sentences, direction)
-        client = self._guard.charge(request, sum(len(text.spans) for text in split_texts))
-        work = model.translate(client, split_texts, body.mode, body.alternatives)
-        translations = await self._guard.run(request, work)
-        return schemas.TranslateResponse(
-            translations=[_translation(translation) for translation in translations],
-            **_metadata(request, model, started),
-        )
-
-    async def _translate_formatted(
-        self, request: Request, body: schemas.TranslateRequest, model: Model, texts: list[str]
-    ) -> schemas.TranslateResponse:
-        """Translate HTML, or text with protected parts or a glossary."""
-        started = time.monotonic()
-        if body.alternatives:
-            raise ApiError(422, "invalid", "alternatives: only for plain text; omit it")
-        direction = model.direction(body.source, body.target)
-        formatted = FormattedTexts(
-            self._guard, request, model, direction or model.require_ready().directions[0]
-        )
-        glossary = await in_thread(parse_glossary, body.glossary.encode())
-        translations, notices = await formatted.translate(
-            texts, body.format == "html", glossary, body.mode
-        )
+        model, source, guess = await self._find_model(body, texts)
+        notices = None
+        if guess and source == body.target:
+            self._guard.charge(request, sentences=0)
+            translations = [Translation(text, 0.0, False) for text in texts]
+        elif body.is_plain:
+            direction = model.direction(source, body.target)
+            split_texts = model.split(texts, self._guard.settings.max_sentences, direction)
+            client = self._guard.charge(request, sum(len(text.spans) for text in split_texts))
+            work = model.translate(client, split_texts, body.mode, body.alternatives)
+            translations = await self._guard.run(request, work)
+        else:
+            known = model.direction(source, body.target) or model.require_ready().directions[0]
+            formatted = FormattedTexts(self._guard, request, model, known)
+            translations, notices = await self._translate_formatted(formatted, body, texts)
         return schemas.TranslateResponse(
             translations=[_translation(translation) for translation in translations],
             notices=notices,
+            detected_language=schemas.DetectedLanguage.of(guess) if guess else None,
             **_metadata(request, model, started),
         )
+
+    async def _find_model(
+        self, body: schemas.TranslateRequest, texts: list[str]
+    ) -> tuple[Model, str | None, Guess | None]:
+        """Return the model, the source language if it is known, and the detected language."""
+        if body.source != AUTO:
+            model = self._guard.models.find(body.source, body.target, body.model)
+            return model, body.source, None
+        if body.target is None:
+            raise ApiError(422, "invalid", "target: required for the source auto")
+        return await self._detection.find(texts, body.target, body.model)
+
+    @staticmethod
+    async def _translate_formatted(
+        formatted: FormattedTexts, body: schemas.TranslateRequest, texts: list[str]
+    ) -> tuple[list[Translation], list[str]]:
+        """Translate HTML, or text with protected parts or a glossary."""
+        if body.alternatives:
+            raise ApiError(422, "invalid", "alternatives: only for plain text; omit it")
+        glossary = await in_thread(parse_glossary, body.glossary.encode())
+        return await formatted.translate(texts, body.format == "html", glossary, body.mode)
 
     async def align(self, request: Request, body: schemas.PairRequest) -> schemas.AlignResponse:
         """Align the tokens of a translation with those of its text by cross-attention."""
@@ -178,6 +195,8 @@ class Api:
             max_texts=settings.max_texts,
             max_sentences=settings.max_sentences,
             max_alternatives=MAX_ALTERNATIVES,
+            max_glossary_chars=schemas.MAX_GLOSSARY,
+            max_document_bytes=settings.max_document_bytes,
             deadline_seconds=settings.deadline,
             key_required=bool(settings.key_digests),
             suggestion_days=settings.suggestion_days if settings.suggestions else None,
@@ -185,7 +204,12 @@ class Api:
         models = [
             _model_info(model, model.card) for model in self._guard.models if model.card is not None
         ]
-        return schemas.ModelsResponse(models=models, limits=limits)
+        return schemas.ModelsResponse(
+            models=models,
+            limits=limits,
+            detection=is_installed(),
+            document_formats=list(FORMATS),
+        )
 
     def _check_pair(self, request: Request, body: schemas.PairRequest) -> tuple[Pair, Model]:
         """Check the limits; return the text with its translation, and the model to use."""

@@ -51,7 +51,7 @@ def create(
         lifespan=lambda _: _lifespan(guard, jobs, suggestions),
     )
     error_responses.install(app)
-    app.include_router(api.routes(guard, suggestions))
+    app.include_router(api.routes(guard, detection, suggestions))
     app.include_router(documents.routes(guard, jobs, detection))
     app.include_router(libretranslate.routes(guard, detection, suggestions))
     app.include_router(health.routes(guard, metrics))

@@ -8,6 +8,9 @@ from app.models.registry import ModelRegistry
 from app.models.segments import in_thread
 from tfnmt.documents.detection import Detector, Guess
 
+AUTO = "auto"
+"""Source language that is detected, or any if language detection is not installed."""
+
 MAX_CHARACTERS = 2000
 """Characters of the texts of a request that are looked at together."""
 
@@ -37,17 +40,22 @@ class LanguageDetection:
         return await in_thread(detector.detect, "\n".join(texts)[:MAX_CHARACTERS])
 
     async def find(
-        self, texts: Sequence[str], target: str
+        self, texts: Sequence[str], target: str, name: str | None = None
     ) -> tuple[Model, str | None, Guess | None]:
         """Return the model for texts of an unknown language, their language, and the guess.
 
         Without language detection, or for texts without letters, the first model for the target
         answers. The language is then None.
 
+        Args:
+            texts: The texts.
+            target: The target language.
+            name: Name of the model, or None for any.
+
         Raises:
-            ApiError: No model translates to the target.
+            ApiError: No model translates from the language to the target.
         """
-        first = self._models.find(None, target)
+        first = self._models.find(None, target, name)
         try:
             guesses = await self.detect(texts)
         except ApiError:  # not installed
@@ -57,4 +65,16 @@ class LanguageDetection:
         source = guesses[0].language
         if source == target:
             return first, source, guesses[0]
-        return self._models.find(source, target), source, guesses[0]
+        return self._find_model(source, target, name), source, guesses[0]
+
+    def _find_model(self, source: str, target: str, name: str | None) -> Model:
+        try:
+            return self._models.find(source, target, name)
+        except ApiError as error:
+            if error.code != "unsupported_languages":
+                raise
+            message = (
+                f"source: detected {source}, which no model translates to {target}; "
+                "name the source language"
+            )
+            raise ApiError(error.status, error.code, message) from error

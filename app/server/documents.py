@@ -12,7 +12,7 @@ from app.errors import ApiError
 from app.models.documents import DocumentJob, DocumentJobs
 from app.models.model import Model
 from app.models.segments import in_thread
-from app.server.detection import LanguageDetection
+from app.server.detection import AUTO, LanguageDetection
 from app.server.libretranslate import checked_content_type
 from app.server.request_guard import RequestGuard, disconnected
 from app.server.schemas import MAX_GLOSSARY, Error, PlainError
@@ -48,6 +48,8 @@ class DocumentState(BaseModel):
     state: Literal["waiting", "translating", "done", "failed", "canceled"] = Field(
         description="state of the translation"
     )
+    source: str = Field(description="language code of the document, which may be detected")
+    target: str = Field(description="language code of the translation")
     sentences: int = Field(description="number of sentences; 0 until the translation starts")
     done: int = Field(description="number of translated sentences")
     error: str | None = Field(None, description="reason why the translation failed")
@@ -218,17 +220,21 @@ class _Uploads:
     ) -> tuple[Model, Direction]:
         """Return the model and the languages of a document."""
         models = self._guard.models
-        source, target = fields.get("source") or "auto", fields.get("target") or None
-        if source == "auto" and target:
+        source, target = fields.get("source") or AUTO, fields.get("target") or None
+        name = fields.get("model") or None
+        if source == AUTO and target:
             draft = await in_thread(
                 read_document, content, f"file{suffix}", self._limits, Languages("en", target)
             )
             texts = [segment.text for segment in draft.segments]
-            model, found, _ = await self._detection.find(texts, target)
-            source = found if found and found != target else "auto"
+            model, found, _ = await self._detection.find(texts, target, name)
+            if found == target:
+                message = f"file: is in {target} already; choose another target language"
+                raise ApiError(422, "invalid", message)
         else:
-            model = models.find(None if source == "auto" else source, target, fields.get("model"))
-        direction = model.direction(None if source == "auto" else source, target)
+            found = None if source == AUTO else source
+            model = models.find(found, target, name)
+        direction = model.direction(found, target)
         return model, direction or model.require_ready().directions[0]
 
 
@@ -236,6 +242,8 @@ def _state(job: DocumentJob) -> DocumentState:
     return DocumentState(
         id=job.id,
         state=job.state,
+        source=job.direction.source,
+        target=job.direction.target,
         sentences=job.sentences,
         done=job.done,
         error=job.error or None,

@@ -13,16 +13,19 @@ from python_multipart.multipart import parse_options_header
 from app.engines.engine import Pair, Translation
 from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES
-from app.server.detection import LanguageDetection
+from app.server.detection import AUTO, LanguageDetection
 from app.server.formatted import FormattedTexts
 from app.server.request_guard import JSON, RequestGuard
-from app.server.schemas import PlainError, RequestBody, SuggestionResponse, Texts
+from app.server.schemas import (
+    DetectedLanguage,
+    PlainError,
+    RequestBody,
+    SuggestionResponse,
+    Texts,
+)
 from app.server.suggestions import Suggestions
 from tfnmt.documents.detection import Guess
 from tfnmt.documents.formats import FORMATS
-
-AUTO = "auto"
-"""Source language that is detected, or any if language detection is not installed."""
 
 STATUSES = (400, 403, 408, 413, 415, 429, 502, 503, 504)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in STATUSES}
@@ -67,13 +70,6 @@ class LibreTranslateRequest(RequestBody):
         "none for a negative number",
     )
     api_key: str = Field("", description="API key, if the server requires one")
-
-
-class DetectedLanguage(BaseModel):
-    """A possible language of a text."""
-
-    language: str = Field(description="language code")
-    confidence: float = Field(description="confidence in percent")
 
 
 class LibreTranslateResponse(BaseModel):
@@ -183,7 +179,7 @@ def routes(
         texts = [body.q] if isinstance(body.q, str) else body.q
         guard.check_each_text(request, texts)
         guard.charge(request, 0, key)
-        return [_detected(guess) for guess in await detection.detect(texts)]
+        return [DetectedLanguage.of(guess) for guess in await detection.detect(texts)]
 
     @router.post(
         "/suggest",
@@ -353,7 +349,7 @@ def _response(
         [alternative.text for alternative in translation.alternatives]
         for translation in translations
     ]
-    detected = [_detected(guess)] * len(texts) if guess else None
+    detected = [DetectedLanguage.of(guess)] * len(texts) if guess else None
     if single:
         return LibreTranslateResponse(
             translatedText=texts[0],
@@ -365,10 +361,6 @@ def _response(
         alternatives=alternatives if with_alternatives else None,
         detectedLanguage=detected,
     )
-
-
-def _detected(guess: Guess) -> DetectedLanguage:
-    return DetectedLanguage(language=guess.language, confidence=round(100 * guess.confidence, 1))
 
 
 def _language_name(code: str) -> str:

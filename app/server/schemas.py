@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from app.engines.engine import Limits, Mode
 from app.models.model import MAX_ALTERNATIVES
 from app.settings import MAX_TEXTS
+from tfnmt.documents.detection import Guess
 
 LanguageCode = Annotated[str, Field(min_length=1, max_length=35)]
 """A language code such as en or pt-BR."""
@@ -64,6 +65,12 @@ class ModelSelection(RequestBody):
 class TranslateRequest(ModelSelection):
     """Texts to translate. Line breaks and white space are kept."""
 
+    source: LanguageCode | None = Field(
+        None,
+        description="language code of the text; `auto` detects it and requires `target`; by "
+        "default that of the first matching model",
+        examples=["en"],
+    )
     text: str | Texts = Field(
         description="a text or a list of texts, of any number of sentences",
         examples=["A man sleeps.", ["A man sleeps.", "A dog runs."]],
@@ -175,6 +182,18 @@ class ResponseMetadata(BaseModel):
     request_id: str = Field(description="id of the request, as in the log and in X-Request-Id")
 
 
+class DetectedLanguage(BaseModel):
+    """A possible language of a text."""
+
+    language: str = Field(description="language code")
+    confidence: float = Field(description="confidence in percent")
+
+    @classmethod
+    def of(cls, guess: Guess) -> "DetectedLanguage":
+        """Return the language of a guess."""
+        return cls(language=guess.language, confidence=round(100 * guess.confidence, 1))
+
+
 class TranslateResponse(ResponseMetadata):
     """One translation per text."""
 
@@ -183,6 +202,11 @@ class TranslateResponse(ResponseMetadata):
         None,
         description="with HTML, `protect` or `glossary`: protected parts that the model lost, so "
         "that the text around them was translated in parts, and terms that were not replaced",
+    )
+    detected_language: DetectedLanguage | None = Field(
+        None,
+        description="language of the texts, for the source `auto`; texts in the target language "
+        "come back unchanged",
     )
 
 
@@ -261,6 +285,8 @@ class RequestLimits(BaseModel):
     max_texts: int = Field(description="maximum number of texts")
     max_sentences: int = Field(description="maximum number of sentences in all texts of a request")
     max_alternatives: int = Field(description="maximum number of alternatives per text")
+    max_glossary_chars: int = Field(description="maximum characters of a glossary")
+    max_document_bytes: int = Field(description="maximum size of a document")
     deadline_seconds: float = Field(description="maximum time to answer a request")
     key_required: bool = Field(description="whether requests need an API key")
     suggestion_days: int | None = Field(
@@ -273,6 +299,8 @@ class ModelsResponse(BaseModel):
 
     models: list[ModelInfo] = Field(description="served models in order of preference")
     limits: RequestLimits = Field(description="limits of a request")
+    detection: bool = Field(description="whether the source `auto` detects the language")
+    document_formats: list[str] = Field(description="suffixes of the documents that are translated")
 
 
 class ErrorContent(BaseModel):

@@ -1,4 +1,4 @@
-"""Serves a fake engine that returns each text as its translation.
+"""Serves a fake engine of two directions that returns each text as its translation.
 
     python -m tests.app.fake_server [FLAG ...]
 
@@ -15,7 +15,7 @@ from app.server import process
 from app.server.metrics import Metrics
 from app.server.request_guard import RequestGuard
 from app.settings import Settings, parse
-from tests.app.fake_engine import FakeEngine
+from tests.app.fake_engine import TWO_WAYS, FakeEngine
 
 
 class EchoEngine(FakeEngine):
@@ -27,10 +27,12 @@ class EchoEngine(FakeEngine):
         return {**outputs, "translation": texts, "translations": [[text] for text in texts]}
 
 
-def make_guard(settings: Settings, **card: Any) -> tuple[RequestGuard, Metrics]:
+def make_guard(
+    settings: Settings, engine: FakeEngine | None = None, **card: Any
+) -> tuple[RequestGuard, Metrics]:
     """Return a guard of one fake model with these fields on its card, and its metrics."""
     metrics = Metrics()
-    engine = EchoEngine()
+    engine = engine or EchoEngine()
     engine.card |= card
     model = Model("fake", engine, settings.max_wait, settings.cache, metrics)
     return RequestGuard(settings, ModelRegistry([model]), metrics), metrics
@@ -38,4 +40,5 @@ def make_guard(settings: Settings, **card: Any) -> tuple[RequestGuard, Metrics]:
 
 if __name__ == "__main__":
     process._log_to_stderr()
-    process.run(*make_guard(parse(["--backend=http://fake/v1/models/fake", *sys.argv[1:]])))
+    settings = parse(["--backend=http://fake/v1/models/fake", *sys.argv[1:]])
+    process.run(*make_guard(settings, **TWO_WAYS))

@@ -9,11 +9,12 @@ import docx
 import httpx
 import pytest
 
+from app.engines.engine import Columns
 from app.models import documents
 from app.server.application import create
 from app.settings import Settings, key_digest
 from tests.app.fake_engine import TWO_WAYS
-from tests.app.fake_server import make_guard
+from tests.app.fake_server import EchoEngine, make_guard
 from tests.tfnmt.documents.files import FILES, make_zip
 
 SETTINGS = Settings(models=(), backends=())
@@ -21,11 +22,38 @@ Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
 TO_GERMAN = {"source": "en", "target": "de"}
 
 
-def run(scenario: Scenario, settings: Settings = SETTINGS, **card: Any) -> None:
+class HeldEngine(EchoEngine):
+    """Returns each text unchanged, but only while it is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.open.set()
+        self.asked = asyncio.Event()
+
+    async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
+        self.asked.set()
+        await self.open.wait()
+        return await super().call(signature, columns)
+
+    def hold(self) -> None:
+        """Keep the next calls waiting."""
+        self.open.clear()
+        self.asked.clear()
+
+
+async def let_others_run() -> None:
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+def run(
+    scenario: Scenario, settings: Settings = SETTINGS, engine: HeldEngine | None = None, **card: Any
+) -> None:
     """Run a scenario with a server whose model returns each text unchanged."""
 
     async def start() -> None:
-        guard, metrics = make_guard(settings, **{**TWO_WAYS, **card})
+        guard, metrics = make_guard(settings, engine, **{**TWO_WAYS, **card})
         await guard.models.start()
         transport = httpx.ASGITransport(create(guard, metrics))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -104,6 +132,18 @@ def test_source_language_is_detected(text: str, source: str) -> None:
             body = {"q": [text], "source": "auto", "target": target}
             response = (await client.post("/translate", json=body)).json()
             assert response == {"translatedText": [text], "detectedLanguage": [first]}
+            body = {"text": text, "source": "auto", "target": target}
+            response = (await client.post("/api/v1/translate", json=body)).json()
+            assert response["translations"][0]["text"] == text
+            assert response["detected_language"] == first
+        file = {"file": ("a.txt", text.encode())}
+        other = "en" if source == "de" else "de"
+        form = {"source": "auto", "target": other}
+        state = (await client.post("/api/v1/documents", files=file, data=form)).json()
+        assert (state["source"], state["target"]) == (source, other)
+        form = {"source": "auto", "target": source}
+        error = (await client.post("/api/v1/documents", files=file, data=form)).json()["error"]
+        assert f"is in {source} already" in error["message"]
 
     run(scenario)
 
@@ -114,6 +154,8 @@ def test_text_without_letters_has_no_detected_language() -> None:
         body = {"q": "12", "source": "auto", "target": "de"}
         response = (await client.post("/translate", json=body)).json()
         assert response == {"translatedText": "12"}
+        response = await client.post("/api/v1/translate", json={"text": "12", "source": "auto"})
+        assert (response.status_code, "target" in response.text) == (422, True)
 
     run(scenario)
 
@@ -180,6 +222,47 @@ def test_deleted_and_expired_documents_are_gone() -> None:
         await guard.models.close()
 
     asyncio.run(expired())
+
+
+LONG = {"file": ("a.txt", b"".join(b"Line %d.\n" % n for n in range(200)))}
+
+
+def test_canceled_document_is_not_translated_further() -> None:
+    engine = HeldEngine()
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        engine.hold()
+        response = await client.post("/api/v1/documents", files=LONG, data=TO_GERMAN)
+        path = f"/api/v1/documents/{response.json()['id']}"
+        await engine.asked.wait()
+        state = (await client.get(path)).json()
+        assert (state["state"], state["done"], state["sentences"]) == ("translating", 0, 200)
+        assert (await client.get(f"{path}/content")).status_code == 409
+        assert (await client.delete(path)).status_code == 204
+        assert (await client.get(path)).status_code == 404
+        await let_others_run()
+        answered = len(engine.calls)
+        engine.open.set()
+        await let_others_run()
+        assert len(engine.calls) == answered + 1  # the batch that the engine was working on
+        job_id = (await send(client, "a.txt")).json()["id"]
+        assert (await finished(client, job_id))["state"] == "done"
+
+    run(scenario, engine=engine)
+
+
+def test_document_over_its_deadline_fails() -> None:
+    engine = HeldEngine()
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        engine.hold()
+        response = await client.post("/api/v1/documents", files=LONG, data=TO_GERMAN)
+        state = await finished(client, response.json()["id"])
+        assert state["state"] == "failed"
+        assert "took longer than 1 seconds; divide" in state["error"]
+        engine.open.set()
+
+    run(scenario, Settings(models=(), backends=(), document_deadline=0.6), engine)
 
 
 def test_number_of_documents_is_limited() -> None:

@@ -51,7 +51,7 @@ def pages_of(app: Any, browser: Browser) -> Iterator[OpenPage]:
         page.on("request", check_request)
         page.goto(app.url + path)
         if path == "/":
-            expect(page.locator("#model")).to_contain_text("toy")
+            expect(page.locator("#model")).not_to_be_empty()
         return page
 
     yield open_in_new_context
@@ -457,7 +457,8 @@ def test_languages_of_a_model_of_two_directions_select_its_target(
         app.wait(200)
         with pages_of(app, browser) as open_page:
             page = open_page()
-            assert page.locator("#from option").all_text_contents() == ["English", "German"]
+            languages = ["Detect language", "English", "German"]
+            assert page.locator("#from option").all_text_contents() == languages
             with page.expect_response(ALIGN) as german:
                 source(page).fill("The dog")
             page.locator("#swap").click()
@@ -705,7 +706,7 @@ def test_failed_alignment_hides_attention_of_previous_text(
     expect(page.locator("#attention-view")).to_be_hidden()
 
 
-# Files.
+# Tables. The other documents are in test_app_documents.py.
 
 
 def upload(page: Page, name: str, content: bytes) -> None:
@@ -722,15 +723,19 @@ def downloaded(page: Page) -> tuple[str, str]:
     return download.value.suggested_filename, path.read_bytes().decode()
 
 
-def test_text_file_is_translated_by_line(page: Page) -> None:
+def last_column(table: str) -> list[str]:
+    return [line.split("\t")[-1] for line in table.split("\n")]
+
+
+def test_table_is_translated_in_batches(page: Page) -> None:
     translated = mock_uppercase(page)
     lines = [f"line {number}" for number in range(70)]
-    upload(page, "../lines.txt", "\r\n".join([*lines, ""]).encode())
+    upload(page, "../lines.tsv", "\r\n".join([*lines, ""]).encode())
     page.locator("#file-start").click()
-    expect(page.locator("#file-status")).to_contain_text("70 of 70")
+    expect(page.locator("#file-status")).to_have_text("Done.")
     name, content = downloaded(page)
-    assert name == "lines.de.txt"
-    assert content == "\r\n".join([*(line.upper() for line in lines), ""])
+    assert name == "lines.de.tsv"
+    assert content == "\r\n".join([*(f"{line}\t{line.upper()}" for line in lines), ""])
     assert max(map(len, translated)) == 32
 
 
@@ -768,20 +773,20 @@ def test_table_gets_an_additional_column(page: Page, content: str, expected: str
     assert downloaded(page) == ("table.de.tsv", expected)
 
 
-def test_text_file_after_a_table_has_one_column(page: Page) -> None:
+def test_document_after_a_table_has_no_columns(page: Page) -> None:
     upload(page, "table.tsv", b"1\tone\n2\ttwo")
-    page.get_by_label("Column to translate").select_option(label="2")
-    upload(page, "long.txt", b"a\n" * 200_000)
+    expect(page.locator("#column-label")).to_be_visible()
+    upload(page, "a.txt", b"a")
     expect(page.locator("#column-label")).to_be_hidden()
-    expect(page.locator("#column")).to_have_value("0")
+    expect(page.locator("#header-label")).to_be_hidden()
 
 
 def test_line_over_the_limit_is_split_after_a_sentence(page: Page) -> None:
     requested = mock_uppercase(page)
     line = f"{'a' * 3000}. {'b' * 3000} {'c' * 2500} {'d' * 5100}"
-    upload(page, "lines.txt", f"short\n{line}\nlast".encode())
+    upload(page, "lines.tsv", f"short\n{line}\nlast".encode())
     page.locator("#file-start").click()
-    assert downloaded(page)[1] == f"short\n{line}\nlast".upper()
+    assert last_column(downloaded(page)[1]) == ["SHORT", line.upper(), "LAST"]
     assert max(len("".join(texts)) for texts in requested) <= 5000
     assert f"{'a' * 3000}. " in [text for texts in requested for text in texts]
 
@@ -796,7 +801,7 @@ def test_header_of_a_table_is_not_translated(page: Page) -> None:
     assert requested == [["one"]]
 
 
-def test_failed_file_resumes_at_the_failed_batch(page: Page) -> None:
+def test_failed_table_resumes_at_the_failed_batch(page: Page) -> None:
     requested = mock_uppercase(page)
     failures = iter([None, error_body("it broke")])
 
@@ -809,20 +814,20 @@ def test_failed_file_resumes_at_the_failed_batch(page: Page) -> None:
 
     page.route(TRANSLATE, fail_once)
     lines = [f"line {number}" for number in range(70)]
-    upload(page, "lines.txt", "\n".join(lines).encode())
+    upload(page, "lines.tsv", "\n".join(lines).encode())
     page.locator("#file-start").click()
     expect(page.locator("#file-error")).to_contain_text("It broke.")
     page.locator("#file-error").get_by_role("button", name="Try again").click()
-    assert downloaded(page)[1] == "\n".join(lines).upper()
+    assert last_column(downloaded(page)[1]) == [line.upper() for line in lines]
     assert [line for texts in requested for line in texts] == lines
 
 
-def test_finished_file_focuses_download_unless_user_is_typing(
+def test_finished_table_focuses_download_unless_user_is_typing(
     page: Page,
 ) -> None:
     mock_uppercase(page)
     result = page.locator("#file-result")
-    upload(page, "lines.txt", b"line")
+    upload(page, "lines.tsv", b"line")
     page.locator("#file-start").click()
     expect(result).to_be_focused()
     held = hold(page, "text", ["line"])
@@ -833,33 +838,33 @@ def test_finished_file_focuses_download_unless_user_is_typing(
     expect(source(page)).to_be_focused()
 
 
-def test_file_is_translated_by_a_real_server(page: Page, app: Any) -> None:
-    upload(page, "lines.txt", "\n".join(SENTENCES).encode())
+def test_table_is_translated_by_a_real_server(page: Page, app: Any) -> None:
+    upload(page, "lines.tsv", "\n".join(SENTENCES).encode())
     page.locator("#file-start").click()
     _, content = downloaded(page)
-    assert content.split("\n") == [one["text"] for one in app.translate(SENTENCES)]
+    assert last_column(content) == [one["text"] for one in app.translate(SENTENCES)]
 
 
 @pytest.mark.parametrize(("content", "problem"), [(b"\xff\xfe\x00", "UTF-8"), (b" \n", "empty")])
-def test_invalid_file_is_reported_next_to_its_field(
+def test_invalid_table_is_reported_next_to_its_field(
     page: Page, content: bytes, problem: str
 ) -> None:
-    upload(page, "file.txt", content)
+    upload(page, "file.tsv", content)
     expect(page.locator("#file-error")).to_contain_text(problem)
 
 
-def test_file_waits_for_a_busy_server(page: Page) -> None:
+def test_table_waits_for_a_busy_server(page: Page) -> None:
     mock_translations(page, lambda request: translation_response("done"))
 
     def refuse(route: Route) -> None:
         route.fulfill(status=503, headers={"Retry-After": "1"}, json=error_body("busy"))
 
     page.route(TRANSLATE, refuse)
-    upload(page, "one.txt", b"line")
+    upload(page, "one.tsv", b"line")
     page.locator("#file-start").click()
     expect(page.locator("#file-status")).to_contain_text(re.compile("Busy.* 1 s"))
     page.unroute(TRANSLATE, refuse)
-    assert downloaded(page)[1] == "done"
+    assert last_column(downloaded(page)[1]) == ["done"]
 
 
 # Errors.
@@ -1027,7 +1032,7 @@ def test_narrow_window_has_no_horizontal_scrolling(open_page: OpenPage, width: i
     page = open_page(viewport={"width": width, "height": 667})
     source(page).fill(f"{SENTENCES[0]}\n{'x' * 90}")
     expect(words(page).first).to_be_visible()
-    for name in ("attention", "file", "history"):
+    for name in ("attention", "file", "options", "history"):
         page.locator(f"#{name} summary").click()
     expect(page.locator("#map td").nth(1)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -1043,7 +1048,7 @@ def test_page_has_no_serious_accessibility_violations(
     assert (max(map(int, re.findall(r"\d+", paper))) < 60) == (scheme == "dark")
     source(page).fill(f"{SENTENCES[0]}\n{SENTENCES[1]}")
     expect(words(page).first).to_be_visible()
-    for name in ("attention", "file", "history"):
+    for name in ("attention", "file", "options", "history"):
         page.locator(f"#{name} summary").click()
     expect(page.locator("#map td").nth(1)).to_be_visible()
     assert serious(page) == []

@@ -1,5 +1,6 @@
 """Language detection among the languages of a model, by lingua (extra `detect`)."""
 
+import importlib.util
 import unicodedata
 from collections.abc import Iterable
 from functools import cached_property
@@ -9,6 +10,11 @@ from tfnmt.errors import UserError
 
 MAX_CHARACTERS = 2000
 """Characters of a text that are looked at."""
+
+
+def is_installed() -> bool:
+    """Return whether the package that detects languages is installed."""
+    return importlib.util.find_spec("lingua") is not None
 
 
 class Guess(NamedTuple):

@@ -26,7 +26,46 @@ export const post = (operation, body, signal) =>
     signal,
   });
 
-async function send(path, request) {
+const DOCUMENTS = "api/v1/documents";
+
+export const sendDocument = (form, signal) => send(DOCUMENTS, { method: "POST", body: form, signal });
+
+export const documentState = (id, signal) => send(`${DOCUMENTS}/${id}`, { method: "GET", signal });
+
+export const documentContent = (id, signal) =>
+  send(`${DOCUMENTS}/${id}/content`, { method: "GET", signal }, "blob");
+
+export const deleteDocument = (id) => send(`${DOCUMENTS}/${id}`, { method: "DELETE" }, "text");
+
+// Repeats a request as long as the server is overloaded or cannot be reached. `onWait` receives
+// each error.
+export async function sendWithRetry(request, onWait, signal) {
+  for (;;) {
+    try {
+      return await request();
+    } catch (error) {
+      if (!error.retryAfter) throw error;
+      onWait(error);
+      await pause(1000 * error.retryAfter, signal);
+    }
+  }
+}
+
+export const pause = (milliseconds, signal) =>
+  new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
+    signal.addEventListener("abort", stop);
+  });
+
+// `read` is the method that reads a successful response.
+async function send(path, request, read = "json") {
   const key = sessionStorage.getItem(KEY);
   const headers = { ...request.headers, ...(key && { Authorization: `Bearer ${key}` }) };
   let response;
@@ -36,11 +75,11 @@ async function send(path, request) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, UNREACHABLE, 3);
   }
-  const content = await response.json().catch((error) => {
+  const content = await response[response.ok ? read : "json"]().catch((error) => {
     if (error.name === "AbortError") throw error;
     return null;
   });
-  if (response.ok && content) return content;
+  if (response.ok && content !== null) return content;
   const retryAfter = Number(response.headers.get("Retry-After")) || 0;
   throw new ApiError(response.status, sentence(content?.error, response.status), retryAfter);
 }

@@ -7,6 +7,7 @@ import { AttentionView } from "./attention.js";
 import { find, focusUnlessBusy } from "./dom.js";
 import { ErrorMessage } from "./error_message.js";
 import { introduce } from "./examples.js";
+import { Glossary } from "./glossary.js";
 import { TranslationHistory } from "./history.js";
 import { Languages } from "./languages.js";
 import { Live } from "./live.js";
@@ -19,6 +20,9 @@ import { Upload } from "./upload.js";
 const MODELS_RETRY = 2000; // ms until models that are not ready are requested again
 const PATIENCE = 300; // ms until a translation is announced that has not arrived
 
+const TRUNCATED =
+  "A sentence is too long for the model, and its end was not translated. Split the sentence.";
+
 const source = new Source();
 const output = new Output((words) => source.highlight(words));
 const attention = new AttentionView();
@@ -27,6 +31,7 @@ const alternatives = new Alternatives((translation) => {
   align(translation.text);
 });
 const languages = new Languages(onLanguagesChange);
+const glossary = new Glossary(onInput);
 const visited = new TranslationHistory((entry) => {
   languages.select(entry);
   source.replace(entry.text);
@@ -36,32 +41,40 @@ const visited = new TranslationHistory((entry) => {
 const errorMessage = new ErrorMessage(find("source-error"), find("source"));
 const suggestion = new Suggestion();
 const live = new Live(translate, onTranslation, onError);
-let limits = { max_chars: Infinity, max_texts: 1, max_alternatives: 0 };
+let limits = { max_chars: Infinity, max_texts: 1, max_alternatives: 0, max_document_bytes: Infinity };
+let formats = []; // suffixes of documents; empty until the models are loaded
 let aligning; // the AbortController of the latest align request
 let waiting; // the timer of the message that a translation has not arrived yet
 
-new Upload(() => ({ limits, languages: languages.pair }));
+new Upload(() => ({ limits, formats, languages: languages.pair, fields: glossary.fields }));
 
 // Translation.
 
 function translate(mode, signal) {
   output.busy = true;
   if (!output.current) waiting ??= setTimeout(() => showStatus("Translating…"), PATIENCE);
-  const count = mode === "beam" ? limits.max_alternatives : 0;
-  return post("translate", { text: source.text, ...languages.pair, mode, alternatives: count }, signal);
+  const { fields } = glossary;
+  const plain = !Object.keys(fields).length;
+  const alternatives = mode === "beam" && plain ? limits.max_alternatives : 0;
+  return post("translate", { text: source.text, ...languages.pair, ...fields, mode, alternatives }, signal);
 }
 
-function onTranslation(mode, { translations: [best], took_ms }) {
+function onTranslation(mode, { translations: [best], notices = [], detected_language, took_ms }) {
   stopWaiting();
   errorMessage.clear();
+  if (languages.detect(detected_language?.language)) showLanguages();
   show(best);
   find("took").textContent = took_ms < 10 ? "" : `${(took_ms / 1000).toFixed(2)} s`;
   if (mode === "beam") {
     announce(best.text);
-    visited.add({ text: source.text, translation: best.text, ...languages.pair });
-    align(best.text);
+    if (languages.modelOf(languages.resolved)) {
+      visited.add({ text: source.text, translation: best.text, ...languages.resolved });
+      align(best.text);
+    } else {
+      attention.set([], {}); // the text is in the target language, or its language is unknown
+    }
     alternatives.show([best, ...best.alternatives], languages.pair.target);
-    if (best.truncated) note("A sentence is too long for the model, and its end was not translated. Split the sentence.");
+    note([...notices, ...(best.truncated ? [TRUNCATED] : [])].join("\n"));
   }
 }
 
@@ -101,7 +114,7 @@ async function align(translation) {
   aligning?.abort();
   const request = (aligning = new AbortController());
   const { text } = source;
-  const { pair } = languages;
+  const pair = languages.resolved;
   try {
     const { pairs } = await post("align", { text, translation, ...pair }, request.signal);
     if (request !== aligning) return;
@@ -156,6 +169,7 @@ function clear() {
   output.show("", languages.pair.target);
   alternatives.clear();
   attention.set([], {});
+  languages.detect(undefined);
   for (const id of ["score", "spoken", "took"]) find(id).textContent = "";
 }
 
@@ -175,7 +189,10 @@ async function loadModels() {
     source.limit = limits.max_chars;
     suggestion.days = limits.suggestion_days;
     source.refresh();
-    languages.set(response.models);
+    glossary.maxLength = limits.max_glossary_chars;
+    formats = response.document_formats;
+    languages.set(response.models, response.detection);
+    showFormats();
     find("file-start").disabled = !languages.model;
     showLanguages();
     const ready = response.models.some((model) => model.ready);
@@ -189,8 +206,18 @@ async function loadModels() {
   }
 }
 
+function showFormats() {
+  const names = formats.map((format) => format.slice(1)).join(", ");
+  const size = limits.max_document_bytes / 1e6;
+  find("file-input").accept = [...formats, ".tsv", ".tab"].join();
+  find("file-hint").textContent =
+    `Formats: ${names}, and tables with tabs (tsv, tab). Up to ${size} MB. ` +
+    "The server deletes a document as soon as this page has its translation.";
+}
+
 function showLanguages() {
-  source.field.lang = languages.pair.source;
+  const { source: language } = languages.resolved;
+  source.field.lang = language === "auto" ? "" : language;
   const model = languages.model;
   find("model").textContent = model ? `${model.name} · version ${model.version}` : "";
   introduce(languages.offer, (example) => {

@@ -164,7 +164,7 @@ export class AttentionView {
     if (!this.response) return;
     const { kind, layer } = this.response;
     const name = this.heads[this.head].name.replaceAll(" ", "-");
-    save(`attention-${kind}-${layer}-${name}.svg`, "image/svg+xml", svg(this.#picture));
+    save(`attention-${kind}-${layer}-${name}.svg`, svg(this.#picture), "image/svg+xml");
   }
 }
 

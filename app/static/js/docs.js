@@ -3,10 +3,13 @@
 import { find, make } from "./dom.js";
 
 const JSON_TYPE = "application/json";
+const FORM_TYPE = "multipart/form-data";
 
 function article(spec, path, method, operation) {
   const body = schema(spec, operation.requestBody?.content);
-  const success = schema(spec, operation.responses["200"]?.content);
+  const isForm = FORM_TYPE in (operation.requestBody?.content ?? {});
+  const [, { content }] = Object.entries(operation.responses).find(([status]) => status.startsWith("2"));
+  const success = schema(spec, content);
   const errors = Object.entries(operation.responses).filter(([status]) => status >= "400");
   return make(
     "article",
@@ -16,13 +19,16 @@ function article(spec, path, method, operation) {
     ...section("Request", body && fields(spec, body)),
     ...section("Response", success && fields(spec, success)),
     ...section("Errors", errors.length && definitions(errors.map(([status, { description }]) => [status, description]))),
-    ...section("Example", make("pre", { tabIndex: 0 }, curl(spec, path, method, body))),
+    ...section("Example", make("pre", { tabIndex: 0 }, curl(path, method, body, isForm))),
   );
 }
 
 const section = (title, content) => (content ? [make("h3", {}, title), content] : []);
 
-const schema = (spec, content) => content?.[JSON_TYPE] && resolve(spec, content[JSON_TYPE].schema);
+function schema(spec, content) {
+  const found = content?.[JSON_TYPE] ?? content?.[FORM_TYPE];
+  return found && resolve(spec, found.schema);
+}
 
 function resolve(spec, found) {
   if (found?.$ref) return spec.components.schemas[found.$ref.split("/").at(-1)];
@@ -46,6 +52,7 @@ function type(field) {
   if (field.enum) return field.enum.map((value) => JSON.stringify(value)).join(" or ");
   if (field.anyOf) return field.anyOf.map(type).filter((name) => name !== "null").join(" or ");
   if (field.$ref) return field.$ref.split("/").at(-1);
+  if (field.format === "binary") return "file";
   if (field.type === "array") return `list of ${type(field.items ?? {})}`;
   return field.type ?? "any";
 }
@@ -53,9 +60,10 @@ function type(field) {
 const definitions = (rows) =>
   make("dl", {}, ...rows.flatMap(([term, text]) => [make("dt", {}, make("code", {}, term)), make("dd", {}, text)]));
 
-function curl(spec, path, method, body) {
-  const url = new URL(`.${path}`, location.href);
-  if (method === "get") return `curl ${url}`;
+function curl(path, method, body, isForm) {
+  const url = decodeURI(new URL(`.${path}`, location.href));
+  if (!body) return method === "get" ? `curl ${url}` : `curl --request ${method.toUpperCase()} ${url}`;
+  if (isForm) return `curl ${url} \\\n    --form file=@letter.docx --form source=en --form target=de`;
   const example = Object.fromEntries(
     Object.entries(body.properties)
       .filter(([name, field]) => field.examples || body.required?.includes(name))

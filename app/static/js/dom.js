@@ -29,7 +29,7 @@ export function focusUnlessBusy(element, section) {
   if (activeElement === body || section.contains(activeElement)) element.focus();
 }
 
-export function save(name, type, content) {
+export function save(name, content, type = "application/octet-stream") {
   const url = URL.createObjectURL(new Blob([content], { type }));
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);

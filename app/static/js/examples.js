@@ -1,6 +1,7 @@
 // The introduction of the empty page: the languages of the server, and texts to try.
 
 import { find, make } from "./dom.js";
+import { nameOf } from "./languages.js";
 
 const EXAMPLES = {
   de: ["Wo kann ich eine Fahrkarte kaufen?", "Der Zug fährt in zehn Minuten ab."],
@@ -16,15 +17,19 @@ const EXAMPLES = {
 const list = new Intl.ListFormat("en");
 
 // Describes the directions of the server; `onChoose` receives the text of a chosen example.
-export function introduce({ source, sourceName, targetNames }, onChoose) {
-  find("offer").textContent = sourceName
-    ? `This server translates ${sourceName} to ${list.format(targetNames)}.`
+export function introduce({ sources, targetNames }, onChoose) {
+  find("offer").textContent = targetNames.length
+    ? `This server translates ${list.format(sources.map(nameOf))} to ${list.format(targetNames)}.`
     : "";
-  const texts = EXAMPLES[source.split("-")[0]] ?? [];
+  const count = sources.length > 1 ? 1 : 2; // examples of each language
+  const texts = sources.flatMap((source) => examplesOf(source, count));
   find("examples-label").hidden = !texts.length;
   find("examples").replaceChildren(
-    ...texts.map((text) =>
-      make("button", { type: "button", lang: source, translate: false, onclick: () => onChoose(text) }, text),
+    ...texts.map(({ text, lang }) =>
+      make("button", { type: "button", lang, translate: false, onclick: () => onChoose(text) }, text),
     ),
   );
 }
+
+const examplesOf = (lang, count) =>
+  (EXAMPLES[lang.split("-")[0]] ?? []).slice(0, count).map((text) => ({ text, lang }));
