@@ -143,7 +143,7 @@ def test_libretranslatepy_translates(server: App, monkeypatch: pytest.MonkeyPatc
     client = LibreTranslateAPI(server.url, api_key="one-key")
     assert client.translate(TEXT, "en", "de") == TEXT
     assert client.languages() == [
-        {"code": "de", "name": "German", "targets": []},
+        {"code": "de", "name": "German", "targets": ["en"]},
         {"code": "en", "name": "English", "targets": ["de"]},
     ]
     for key, status in ((None, 400), ("wrong", 403)):

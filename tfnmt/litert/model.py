@@ -56,6 +56,7 @@ class LiteRTModel:
         limits = self.card["limits"]
         self._max_source: int = limits["max_source_length"]
         self._max_target: int = limits["max_translation_length"]
+        self._longest = max(self._max_source, self._max_target)
         check_files(folder, self.card)
         self._codec = Codec(folder / TOKENIZER)
         self._interpreters = Interpreters(folder / GRAPHS, interpreters)
@@ -179,15 +180,15 @@ class LiteRTModel:
     # --- Force-decoding ---------------------------------------------------------------------------
 
     def _align(self, text: Texts, translation: Texts, target: Texts | None = None) -> Arrays:
-        longest = max(self._max_source, self._max_target)
-        pairs = self._encode_pairs(text, translation, target, longest)
+        pairs = self._encode_pairs(text, translation, target, self._longest)
         return self._force_decode("align", *pairs)
 
     def _align_tokens(self, tokens: np.ndarray, target: np.ndarray) -> Arrays:
         return self._force_decode("align", _rows(tokens), _rows(target))
 
     def _attention(self, text: Texts, translation: Texts, target: Texts | None = None) -> Arrays:
-        pairs = self._encode_pairs(text, translation, target, MAX_ATTENTION_TOKENS)
+        longest = min(MAX_ATTENTION_TOKENS, self._longest)
+        pairs = self._encode_pairs(text, translation, target, longest)
         return self._force_decode("attention", *pairs)
 
     def _encode_pairs(
@@ -204,12 +205,11 @@ class LiteRTModel:
         self, kind: str, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
     ) -> Arrays:
         """Return the outputs of `align` or `attention` for ids."""
-        longest = max(self._max_source, self._max_target)
         for side, rows in ("source", sources), ("target", targets):
             length = max(map(len, rows), default=0)
-            if length > longest:
+            if length > self._longest:
                 raise UserError(
-                    f"{length} {side} tokens: the model reads {longest}; shorten the text"
+                    f"{length} {side} tokens: the model reads {self._longest}; shorten the text"
                 )
         pairs = zip(sources, targets, strict=True)
         outputs = [
