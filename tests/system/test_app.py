@@ -353,7 +353,7 @@ def test_libretranslate_list_returns_a_list(app: Any) -> None:
     [
         ({"q": "a", "source": "en"}, 400),
         ({"q": "a", "source": "en", "target": "fr"}, 400),
-        ({"q": "<b>a</b>", "source": "en", "target": "de", "format": "html"}, 400),
+        ({"q": "a", "source": "en", "target": "de", "format": "pdf"}, 400),
         ({"q": "a" * 6000, "source": "en", "target": "de"}, 400),
     ],
 )
@@ -372,7 +372,8 @@ def test_libretranslate_languages_and_settings(app: Any) -> None:
     assert settings["charLimit"] == 5000
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
     assert settings["keyRequired"] is False
-    assert settings["filesTranslation"] is False
+    assert settings["filesTranslation"] is True
+    assert ".docx" in settings["supportedFilesFormat"]
 
 
 # Operation.
@@ -415,7 +416,15 @@ def test_openapi_description_lists_every_path(app: Any) -> None:
         "/api/v1/align",
         "/api/v1/attention",
         "/api/v1/models",
+        "/api/v1/suggestions",
+        "/api/v1/documents",
+        "/api/v1/documents/{id}",
+        "/api/v1/documents/{id}/content",
         "/translate",
+        "/translate_file",
+        "/download_file/{name}",
+        "/detect",
+        "/suggest",
         "/languages",
         "/frontend/settings",
         "/livez",

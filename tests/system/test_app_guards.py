@@ -140,11 +140,16 @@ def test_any_valid_key_is_accepted(guarded: Any, headers: dict[str, str]) -> Non
 
 def test_libretranslate_key_is_read_from_the_body(guarded: Any) -> None:
     fields = {"q": "a", "source": "en", "target": "de"}
-    refused = guarded.post("/translate", fields)
+
+    def post(path: str, **more: str) -> httpx.Response:
+        client = {"X-Forwarded-For": "192.0.2.77"}  # with a quota of its own
+        return guarded.post(path, {**fields, **more}, headers=client)
+
+    refused = post("/translate")
     assert (refused.status_code, type(refused.json()["error"])) == (400, str)
-    assert guarded.post("/translate", {**fields, "api_key": "wrong-key"}).status_code == 403
-    assert guarded.post("/translate", {**fields, "api_key": "another-key"}).status_code == 200
-    assert guarded.post("/translate?api_key=another-key", fields).status_code == 200
+    assert post("/translate", api_key="wrong-key").status_code == 403
+    assert post("/translate", api_key="another-key").status_code == 200
+    assert post("/translate?api_key=another-key").status_code == 200
     assert "-key" not in guarded.log.read_text()
     assert guarded.get("/frontend/settings").json()["keyRequired"] is True
 
