@@ -145,7 +145,7 @@ class DocumentJobs:
             job.done, job.sentences = done, total
 
         try:
-            async with asyncio.timeout(self._max_seconds), self._slots:
+            async with self._slots, asyncio.timeout(self._max_seconds):
                 job.state = "translating"
                 translator = SegmentTranslator(
                     model, job.client, job.direction, patience=self._max_seconds

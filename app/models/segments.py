@@ -34,7 +34,7 @@ async def in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     try:
         return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
     except UserError as error:
-        raise ApiError(422, "invalid", error.problems[0]) from error
+        raise ApiError(422, "invalid", "; ".join(error.problems)) from error
     except ImportError as error:
         message = f"format: the server has no package {error.name}; install tfnmt[documents]"
         raise ApiError(422, "unsupported", message) from error

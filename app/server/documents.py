@@ -223,6 +223,7 @@ class _Uploads:
         source, target = fields.get("source") or AUTO, fields.get("target") or None
         name = fields.get("model") or None
         if source == AUTO and target:
+            models.find(None, target, name)  # refuses an unknown target before it is used
             draft = await in_thread(
                 read_document, content, f"file{suffix}", self._limits, Languages("en", target)
             )

@@ -14,6 +14,9 @@ ENCRYPTED_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 ENCRYPTED_FLAG = 0x1
 
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The only compressions of office files and electronic books."""
+
 DAMAGED = (zlib.error, EOFError, ValueError, RuntimeError, struct.error)
 """Errors of `zipfile` for damaged files, apart from its own."""
 
@@ -66,6 +69,10 @@ class Archive:
         self._check_size(sum(entry.file_size for entry in self._entries))
         if any(entry.flag_bits & ENCRYPTED_FLAG for entry in self._entries):
             raise UserError(f"{name}: encrypted; save it without a password")
+        if any(entry.compress_type not in COMPRESSIONS for entry in self._entries):
+            raise UserError(f"{name}: compressed in an unusual way; save it again")
+        if len(set(self.names)) < len(self._entries):
+            raise UserError(f"{name}: two files inside have the same name; save it again")
 
     @property
     def names(self) -> list[str]:
@@ -95,11 +102,7 @@ class Archive:
         with zipfile.ZipFile(output, "w") as target:
             for entry in self._entries:
                 copy = zipfile.ZipInfo(entry.filename, entry.date_time)
-                copy.compress_type = (
-                    zipfile.ZIP_STORED
-                    if entry.compress_type == zipfile.ZIP_STORED
-                    else zipfile.ZIP_DEFLATED
-                )
+                copy.compress_type = entry.compress_type
                 copy.external_attr = entry.external_attr
                 content = contents.get(entry.filename)
                 target.writestr(copy, self.read(entry.filename) if content is None else content)

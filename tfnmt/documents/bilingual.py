@@ -21,6 +21,10 @@ AROUND_WORDS = ("g", "mrk", "pc", "hi")
 """Inline elements with text: of XLIFF 1.2, of 2.0 and of TMX. Others are codes of the file."""
 
 
+MAX_PLURALS = 10
+"""Maximum number of plural forms; no language has more than six."""
+
+
 def read_po(content: bytes, name: str) -> Document:
     """Read a PO file. The entries without a translation get one.
 
@@ -38,10 +42,11 @@ def read_po(content: bytes, name: str) -> Document:
             if unit.source and not unit.isheader() and not unit.isobsolete()
             if not str(unit.target).strip()
         ]
-        counts = file.getheaderplural()[0]
+        plurals = int(file.getheaderplural()[0] or 2)
     except Exception as error:  # the parser raises many kinds of errors for damaged files
         raise UserError(f"{name}: no valid PO file; check it with msgfmt") from error
-    plurals = int(counts) if counts and str(counts).isdigit() else 2
+    if not 1 <= plurals <= MAX_PLURALS:
+        raise UserError(f"{name}: nplurals={plurals} in its header; set 1 to {MAX_PLURALS}")
     segments = [[text_segment(str(text)) for text in _strings(unit.source)] for unit in units]
 
     def write() -> bytes:

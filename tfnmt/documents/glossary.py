@@ -1,5 +1,6 @@
 """A glossary: terms of the source language and their required translations."""
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
@@ -95,3 +96,8 @@ def _add(terms: dict[str, str], row: list[str]) -> str | None:
     if terms.setdefault(source, target) != target:
         return f"{source}: has the translations {terms[source]} and {target}; remove one"
     return None
+
+
+def contains_words(text: str, words: str) -> bool:
+    """Return whether a text contains some words as a whole, in any case."""
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None

@@ -5,6 +5,7 @@ and so are the attributes that people read.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import count
@@ -61,7 +62,9 @@ UNIQUE_ATTRIBUTES = ("id", "name")
 SPACE = " \t\n\f\r"
 SPACES = re.compile(f"[{SPACE}]+")
 MAX_DEPTH = 200
-TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)(?:[^<>]*(/)>)?")
+"""A tag: the slash of an end tag, the name, and the slash of an empty element."""
+
 OPTIONAL_END = _names("colgroup dd dt li optgroup option p rp rt tbody td tfoot th thead tr")
 MAX_OPEN_TAGS = 2000
 MAX_CODE = 200
@@ -156,13 +159,22 @@ def read_html(text: str) -> Document:
 
 def _check_open_tags(text: str) -> None:
     """Refuse extreme nesting before the parser, whose time grows with the square of the depth."""
-    open_tags = 0
+    path: list[str] = []
+    is_open: Counter[str] = Counter()
     for match in TAG.finditer(text):
-        name = match[2].lower()
-        if name not in VOID and name not in OPTIONAL_END:
-            open_tags = max(0, open_tags - 1) if match[1] else open_tags + 1
-            if open_tags > MAX_OPEN_TAGS:
-                raise UserError(f"HTML: nested deeper than {MAX_OPEN_TAGS} elements; remove some")
+        is_end, name, is_empty = match[1], match[2].lower(), match[3]
+        if name in VOID or name in OPTIONAL_END:
+            continue
+        if not is_end:
+            if not (is_empty and any(is_open[each] for each in FOREIGN)):
+                path.append(name)
+                is_open[name] += 1
+        elif is_open[name]:  # otherwise, parsers ignore the end tag
+            while (last := path.pop()) != name:
+                is_open[last] -= 1
+            is_open[name] -= 1
+        if len(path) > MAX_OPEN_TAGS:
+            raise UserError(f"HTML: nested deeper than {MAX_OPEN_TAGS} elements; remove some")
 
 
 def _siblings(node: LexborNode | None) -> Iterator[LexborNode]:

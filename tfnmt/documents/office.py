@@ -48,7 +48,7 @@ ODT_PARTS = ("content.xml", "styles.xml")
 PROPERTIES = ("pPr", "endParaRPr")
 """Children of a paragraph that stay in their place."""
 
-WRAPPERS = ("hyperlink", "ins", "smartTag")
+WRAPPERS = ("hyperlink", "ins", "moveTo", "smartTag")
 """Elements of a docx around runs."""
 
 BREAKS = ("br", "cr", "tab", "ptab")
@@ -212,7 +212,7 @@ def _fields(parent: Element) -> set[Element]:
         depth += kinds.count("begin")
         if depth:
             open_runs.append(child)
-        depth -= kinds.count("end")
+        depth = max(0, depth - kinds.count("end"))  # a field may begin in an earlier paragraph
         if open_runs and depth == 0:
             codes = "".join(
                 code.text or "" for run in open_runs for code in run.iter(f"{WORD}instrText")

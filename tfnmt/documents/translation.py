@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
-from tfnmt.documents.glossary import Glossary, Match
+from tfnmt.documents.glossary import Glossary, Match, contains_words
 from tfnmt.documents.projection import ModelText, project, restore
 from tfnmt.documents.protection import (
     ATTEMPTS,
@@ -242,7 +242,7 @@ class _Batch:
         return [
             match
             for match in self._options.glossary.find(source.text)
-            if match.translation.lower() not in translation.lower()
+            if not contains_words(translation, match.translation)
             and match.term not in source.originals
         ]
 

@@ -63,9 +63,9 @@ def make_epub() -> bytes:
     return make_zip({**files, "page.xhtml": PAGE, "image.png": "\0binary"})
 
 
-def make_zip(files: Mapping[str, str | bytes]) -> bytes:
+def make_zip(files: Mapping[str, str | bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(content, "w", compression) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
     return content.getvalue()

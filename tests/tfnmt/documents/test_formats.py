@@ -196,6 +196,15 @@ ENTITIES = (
 )
 
 
+PLURALS = b"""msgid ""
+msgstr "Plural-Forms: nplurals=%b; plural=0;\\n"
+
+msgid "one"
+msgid_plural "two"
+msgstr[0] ""
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
@@ -216,6 +225,10 @@ ENTITIES = (
         ("a.odt", make_zip({"content.xml": b""}), "well-formed"),
         ("a.srt", b"only text\n", "no subtitles"),
         ("a.po", b'msgid "x\n\xff', "PO"),
+        ("a.po", PLURALS % b"2000000", "nplurals=2000000"),
+        ("a.po", PLURALS % b"0", "nplurals=0"),
+        ("a.po", PLURALS % "²".encode(), "PO"),
+        ("a.docx", make_zip({"x": "y"}, zipfile.ZIP_LZMA), "unusual"),
         ("a.xlf", b"<other/>", "no XLIFF"),
         ("a.xlf", ENTITIES, "entities"),
         ("a.tmx", b"<other/>", "no TMX"),
@@ -227,6 +240,31 @@ def test_bad_document_is_refused_in_one_sentence(name: str, content: bytes, prob
         translate(name, content)
     assert len(caught.value.problems) == 1
     assert caught.value.problems[0].startswith(name)
+
+
+def test_archive_with_two_files_of_one_name_is_refused() -> None:
+    content = io.BytesIO(make_docx())
+    with zipfile.ZipFile(content, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("word/document.xml", b"<other/>")
+    with pytest.raises(UserError, match="same name"):
+        translate("a.docx", content.getvalue())
+
+
+def test_docx_text_after_the_end_of_a_field_of_another_paragraph_is_translated() -> None:
+    end, begin = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("end", "begin"))
+    document = docx.Document()
+    document.add_paragraph("normal")
+    content = io.BytesIO()
+    document.save(content)
+    with zipfile.ZipFile(content) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    body = files["word/document.xml"].decode()
+    run = "<w:r><w:t>normal</w:t></w:r>"
+    assert run in body
+    fields = f"{end}{run}{begin}<w:r><w:t>keep</w:t></w:r>{end}"
+    files["word/document.xml"] = body.replace(run, fields).encode()
+    translated = docx.Document(io.BytesIO(translate("a.docx", make_zip(files))))
+    assert translated.paragraphs[0].text == "NORMALkeep"
 
 
 def test_encrypted_files_are_refused() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from tfnmt.documents.glossary import parse_glossary
+from tfnmt.documents.glossary import contains_words, parse_glossary
 from tfnmt.errors import UserError
 
 
@@ -30,3 +30,10 @@ def test_many_problems_are_not_all_shown() -> None:
     with pytest.raises(UserError) as caught:
         parse_glossary(b"one\n" * 100)
     assert len(caught.value.problems) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("das IT-Team", True), ("it", True), ("mit", False), ("its", False)]
+)
+def test_contains_words_compares_whole_words(text: str, found: bool) -> None:
+    assert contains_words(text, "IT") == found

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.tfnmt.documents.translators import Reversed, UpperCase
-from tfnmt.documents.html import read_html
+from tfnmt.documents.html import _check_open_tags, read_html
 from tfnmt.documents.segments import Translator
 from tfnmt.documents.translation import Options, translate_segments
 from tfnmt.errors import UserError
@@ -87,6 +87,13 @@ def test_inline_tags_follow_reordered_words() -> None:
     assert translation == "<p><i>THREE</i> <b>TWO</b> ONE</p>"
 
 
-def test_deep_nesting_is_refused() -> None:
+@pytest.mark.parametrize("opening", ["<div>", "<div></x>", "<div><b></div></b><div>"])
+def test_deep_nesting_is_refused(opening: str) -> None:
     with pytest.raises(UserError, match="nested"):
-        translate("<div>" * 100_000 + "x")
+        translate(opening * 100_000 + "x")
+
+
+@pytest.mark.parametrize("many", ["<i>a</i>", "<svg><path/></svg>", "<div><b></div>"])
+def test_many_elements_side_by_side_are_accepted(many: str) -> None:
+    _check_open_tags(many * 2001)
+    _check_open_tags(f"<svg>{'<path d=x />' * 2001}</svg>")
