@@ -13,7 +13,7 @@ from app.models.documents import DocumentJob, DocumentJobs
 from app.models.model import Model
 from app.models.segments import in_thread
 from app.server.detection import AUTO, LanguageDetection
-from app.server.libretranslate import checked_content_type
+from app.server.libretranslate import LibreTranslateRoute, checked_content_type
 from app.server.request_guard import RequestGuard, disconnected
 from app.server.schemas import MAX_GLOSSARY, Error, PlainError
 from tfnmt.documents.archive import Limits
@@ -82,6 +82,7 @@ def _body(*optional: str) -> dict[str, Any]:
 def routes(guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection) -> APIRouter:
     """Return the routes."""
     router = APIRouter()
+    libretranslate = APIRouter(tags=["LibreTranslate"], route_class=LibreTranslateRoute)
     uploads = _Uploads(guard, jobs, detection)
 
     @router.post(
@@ -121,11 +122,10 @@ def routes(guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection
         guard.rate_limiter.check_key(request)
         jobs.delete(jobs.find(id))
 
-    @router.post(
+    @libretranslate.post(
         "/translate_file",
-        responses={status: PLAIN_ERRORS[status] for status in STATUSES},
+        responses={status: PLAIN_ERRORS[status] for status in STATUSES if status not in (401, 422)},
         openapi_extra=_body("api_key"),
-        tags=["LibreTranslate"],
     )
     async def translate_file(request: Request) -> TranslatedFile:
         """Translate a document, and return the address of the translation."""
@@ -143,16 +143,16 @@ def routes(guard: RequestGuard, jobs: DocumentJobs, detection: LanguageDetection
         url = request.url_for("download_file", name=job.file_name)
         return TranslatedFile(translatedFileUrl=str(url))
 
-    @router.get(
+    @libretranslate.get(
         "/download_file/{name}",
         responses={200: CONTENT, **{status: PLAIN_ERRORS[status] for status in (404, 409, 422)}},
         response_class=Response,
-        tags=["LibreTranslate"],
     )
     async def download_file(name: str) -> Response:
         """Return a translated document. Its address is a secret of the client."""
         return _download(jobs.find(name.partition(".")[0]))
 
+    router.include_router(libretranslate)
     return router
 
 

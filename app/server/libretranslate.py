@@ -131,7 +131,7 @@ def routes(
     guard: RequestGuard, detection: LanguageDetection, suggestions: Suggestions
 ) -> APIRouter:
     """Return the routes for texts and languages, and `/frontend/settings`."""
-    router = APIRouter(tags=["LibreTranslate"], route_class=_Route)
+    router = APIRouter(tags=["LibreTranslate"], route_class=LibreTranslateRoute)
 
     @router.post(
         "/translate", responses=ERRORS, openapi_extra=BODY, response_model_exclude_none=True
@@ -244,10 +244,11 @@ def routes(
     return router
 
 
-class _Route(APIRoute):
+class LibreTranslateRoute(APIRoute):
     """Converts the statuses of errors to those that LibreTranslate's clients know."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of a request, with the statuses converted."""
         handle = super().get_route_handler()
 
         async def handle_with_statuses(request: Request) -> Response:
