@@ -5,7 +5,9 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,7 +24,7 @@ MAX_DOCUMENTS = 20
 MAX_PER_CLIENT = 5
 
 PARALLEL = 2
-"""Documents that are translated at the same time. The others wait."""
+"""Documents that are read, and that are translated, at the same time. The others wait."""
 
 logger = logging.getLogger("app")
 
@@ -72,15 +74,34 @@ class DocumentJobs:
         self._max_seconds = max_seconds
         self._jobs: dict[str, DocumentJob] = {}
         self._slots = asyncio.Semaphore(PARALLEL)
+        self._read_slots = asyncio.Semaphore(PARALLEL)
+        self._reading: Counter[Hashable] = Counter()
+        """Documents that are being read, by client."""
 
-    def check_room(self, client: Hashable) -> None:
-        """Raise an ApiError if there are too many documents, before a client sends another."""
+    @asynccontextmanager
+    async def reading(self, client: Hashable) -> AsyncIterator[None]:
+        """Reserve a place for a document, and wait for the turn to read it.
+
+        Raises:
+            ApiError: There are too many documents, or reading takes too long.
+        """
+        self._check_room(client)
+        self._reading[client] += 1
+        try:
+            async with self._read_slots, asyncio.timeout(self._max_seconds):
+                yield
+        except TimeoutError as error:
+            raise ApiError(422, "invalid", "file: takes too long to read; divide it") from error
+        finally:
+            self._reading -= Counter([client])
+
+    def _check_room(self, client: Hashable) -> None:
         self._delete_expired()
-        own = [job for job in self._jobs.values() if job.client == client and job.is_active]
-        if len(own) >= MAX_PER_CLIENT:
+        active = [job for job in self._jobs.values() if job.client == client and job.is_active]
+        if len(active) + self._reading[client] >= MAX_PER_CLIENT:
             message = f"more than {MAX_PER_CLIENT} documents at a time; wait for one of them"
             raise ApiError(429, "rate_limited", message, retry_after=10)
-        if len(self._jobs) >= MAX_DOCUMENTS:
+        if len(self._jobs) + self._reading.total() >= MAX_DOCUMENTS:
             finished = [job for job in self._jobs.values() if not job.is_active]
             if not finished:
                 raise OverloadedError(10)

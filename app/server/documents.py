@@ -188,12 +188,17 @@ class _Uploads:
             fields = {name: value for name, value in form.items() if isinstance(value, str)}
             key = fields.get("api_key") or None
             guard.rate_limiter.check_key(request, key)
-            client = guard.rate_limiter.client(request, key)
-            self._jobs.check_room(client)
             if not isinstance(file, UploadFile):
                 raise ApiError(422, "invalid", "file: must be a file")
-            suffix = suffix_of(file.filename or "")
-            content = await file.read()
+            async with self._jobs.reading(guard.rate_limiter.client(request, key)):
+                return await self._read_and_start(request, file, fields)
+
+    async def _read_and_start(
+        self, request: Request, file: UploadFile, fields: dict[str, str]
+    ) -> DocumentJob:
+        """Read a document, and start to translate it."""
+        guard = self._guard
+        suffix = suffix_of(file.filename or "")
         if suffix not in FORMATS:
             message = f"file: unknown format; its name must end with one of {' '.join(FORMATS)}"
             raise ApiError(422, "invalid", message)
@@ -201,18 +206,14 @@ class _Uploads:
         if len(terms) > MAX_GLOSSARY:
             raise ApiError(422, "invalid", f"glossary: longer than {MAX_GLOSSARY} characters")
         glossary = await in_thread(parse_glossary, terms.encode())
+        content = await file.read()
         model, direction = await self._direction(fields, content, suffix)
-        document = await in_thread(
-            read_document,
-            content,
-            f"file{suffix}",
-            self._limits,
-            Languages(direction.source, direction.target),
-        )
+        languages = Languages(direction.source, direction.target)
+        document = await in_thread(read_document, content, f"file{suffix}", self._limits, languages)
         options = Options(direction.source, glossary)
         sentences = await in_thread(count_sentences, document.segments, options)
         guard.record_size(request, [segment.text for segment in document.segments])
-        guard.charge(request, sentences, key)
+        client = guard.charge(request, sentences, fields.get("api_key") or None)
         return self._jobs.start(client, suffix, document, model, direction, options)
 
     async def _direction(

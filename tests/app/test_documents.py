@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from app.engines.engine import Columns
+from app.errors import ApiError
 from app.models import documents
 from app.server.application import create
 from app.settings import Settings, key_digest
@@ -331,3 +332,36 @@ def test_key_in_a_header_is_checked_before_the_form() -> None:
         assert response.status_code == 200
 
     run(scenario, Settings(models=(), backends=(), key_digests=frozenset({key_digest("key")})))
+
+
+def test_documents_that_are_being_read_count_for_their_client() -> None:
+    async def scenario() -> None:
+        jobs, released, started = documents.DocumentJobs(60, 60), asyncio.Event(), []
+
+        async def read(client: str) -> None:
+            async with jobs.reading(client):
+                started.append(client)
+                await released.wait()
+
+        tasks = [asyncio.create_task(read("one")) for _ in range(documents.MAX_PER_CLIENT)]
+        await asyncio.sleep(0)
+        with pytest.raises(ApiError) as caught:
+            await read("one")
+        assert caught.value.status == 429
+        tasks.append(asyncio.create_task(read("another")))
+        await asyncio.sleep(0)
+        assert started == ["one"] * documents.PARALLEL
+        released.set()
+        await asyncio.gather(*tasks)
+        assert len(started) == documents.MAX_PER_CLIENT + 1
+
+    asyncio.run(scenario())
+
+
+def test_document_that_takes_too_long_to_read_is_refused() -> None:
+    async def scenario() -> None:
+        async with documents.DocumentJobs(60, 0.01).reading("one"):
+            await asyncio.sleep(5)
+
+    with pytest.raises(ApiError, match="too long"):
+        asyncio.run(scenario())
