@@ -226,7 +226,7 @@ class _Uploads:
         if source == AUTO and target:
             models.find(None, target, name)  # refuses an unknown target before it is used
             draft = await in_thread(
-                read_document, content, f"file{suffix}", self._limits, Languages("en", target)
+                read_document, content, f"file{suffix}", self._limits, Languages("", target)
             )
             texts = [segment.text for segment in draft.segments]
             model, found, _ = await self._detection.find(texts, target, name)

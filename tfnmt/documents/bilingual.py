@@ -131,7 +131,7 @@ def read_tmx(content: bytes, name: str, source: str, target: str) -> Document:
     Args:
         content: The file.
         name: Its name in messages.
-        source: The language of the text.
+        source: The language of the text; empty for the one that the header names.
         target: The language of the translation.
 
     Raises:
@@ -140,6 +140,7 @@ def read_tmx(content: bytes, name: str, source: str, target: str) -> Document:
     tree = parse_xml(content, name)
     if local_name(tree.getroot()) != "tmx":
         raise UserError(f"{name}: no TMX file; check the suffix of the name")
+    source = source or _header_language(tree.getroot())
     blocks: list[Block] = []
     found = False
     for unit in _named(tree.getroot(), "tu"):
@@ -154,13 +155,22 @@ def read_tmx(content: bytes, name: str, source: str, target: str) -> Document:
             unit.append(variant)
             blocks += [read_block(text, _code_kind) for text in _children(variant, "seg")]
     if not found:
-        raise UserError(f"{name}: has no text of the language {source}; set --source")
+        raise UserError(f"{name}: has no text of the language {source}; name another source")
     return _document(blocks, lambda: write_xml(tree))
+
+
+def _header_language(root: Element) -> str:
+    """Return the language of the source text according to the header, without its region."""
+    headers = _named(root, "header")
+    return _primary(headers[0].get("srclang") or "") if headers else ""
 
 
 def _language(variant: Element) -> str:
     """Return the language of a variant without its region."""
-    code = variant.get(XML_LANG) or variant.get("lang") or ""
+    return _primary(variant.get(XML_LANG) or variant.get("lang") or "")
+
+
+def _primary(code: str) -> str:
     return code.replace("_", "-").partition("-")[0].lower()
 
 

@@ -19,6 +19,8 @@ CUE = re.compile(r"\d.*-->.*\d")
 
 TAG = re.compile(r"</?[\w.:]+[^<>]*>|\{\\[^{}]*\}")
 """A tag of a subtitle: of HTML, of WebVTT or of SubStation Alpha."""
+WORD = re.compile(rf"(?:{TAG.pattern}|\S)+")
+"""A word with its tags, which may contain spaces."""
 
 VTT_BLOCKS = ("WEBVTT", "NOTE", "STYLE", "REGION")
 
@@ -101,7 +103,7 @@ def _write(parts: Sequence[str | tuple[Segment, int]]) -> Iterator[str]:
 
 def _wrap(text: str, count: int) -> Iterator[str]:
     """Divide a text into lines of similar length, as many as the source has."""
-    words = text.split()
+    words = [word[0] for word in WORD.finditer(text)]
     lengths = [len(TAG.sub("", word)) + 1 for word in words]
     line: list[str] = []
     wanted, length = sum(lengths) / count, 0.0

@@ -242,6 +242,20 @@ def test_bad_document_is_refused_in_one_sentence(name: str, content: bytes, prob
     assert caught.value.problems[0].startswith(name)
 
 
+def test_subtitle_is_not_wrapped_within_a_tag() -> None:
+    cue = b"WEBVTT\n\n00:01.000 --> 00:02.000\n<v Roger Bingham>one two\nthree four\n"
+    assert b"<v Roger Bingham>ONE" in translate("a.vtt", cue)
+
+
+def test_tmx_names_its_source_language_itself() -> None:
+    content = (
+        b'<tmx><header srclang="fr-FR"/><body><tu><tuv xml:lang="fr"><seg>un</seg></tuv></tu>'
+        b"</body></tmx>"
+    )
+    document = read_document(content, "a.tmx", Limits(), Languages("", "de"))
+    assert [segment.text for segment in document.segments] == ["un"]
+
+
 def test_archive_with_two_files_of_one_name_is_refused() -> None:
     content = io.BytesIO(make_docx())
     with zipfile.ZipFile(content, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
