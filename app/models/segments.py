@@ -20,7 +20,7 @@ from tfnmt.errors import UserError
 Result = TypeVar("Result")
 
 REQUEST_THREADS = 32
-"""Requests with markup that are translated at the same time. Their threads mostly wait."""
+"""Requests with markup, and documents, that are read or translated at the same time."""
 
 _threads = concurrent.futures.ThreadPoolExecutor(REQUEST_THREADS, "segments")
 
@@ -69,7 +69,7 @@ class SegmentTranslator:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._canceled = threading.Event()
-        self._pending: concurrent.futures.Future[Any] | None = None
+        self._running: asyncio.Task[Any] | None = None
 
     async def run(
         self, segments: Sequence[Segment], options: Options, progress: Progress | None = None
@@ -83,8 +83,8 @@ class SegmentTranslator:
             return await in_thread(translate_segments, segments, self, options, progress)
         finally:
             self._canceled.set()
-            if self._pending is not None:
-                self._pending.cancel()
+            if self._running is not None:
+                self._running.cancel()
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
         """Return the translation of each sentence."""
@@ -102,14 +102,19 @@ class SegmentTranslator:
     def _wait(self, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Return the result of a call in the event loop; retry while the queue is full."""
         waited = 0.0
-        while not self._canceled.is_set():
-            self._pending = asyncio.run_coroutine_threadsafe(call(), self._loop)
+        while True:
             try:
-                return self._pending.result()
+                return asyncio.run_coroutine_threadsafe(self._run(call), self._loop).result()
             except ApiError as error:
                 delay = error.retry_after
                 if delay is None or waited + delay > self._patience:
                     raise
                 self._canceled.wait(delay)
                 waited += delay
-        raise concurrent.futures.CancelledError
+
+    async def _run(self, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Run a call so that `run` can cancel it. Both are in the event loop: nothing races."""
+        if self._canceled.is_set():
+            raise asyncio.CancelledError
+        self._running = asyncio.current_task()
+        return await call()
