@@ -13,7 +13,7 @@ from tfnmt.config import DecodingConfig
 from tfnmt.data.preparation.tokenizer import BOS, PAD
 from tfnmt.decoding.lines import Signature
 from tfnmt.decoding.searcher import output_projection
-from tfnmt.decoding.text import TEXT, TOKENS, TextCodec
+from tfnmt.decoding.text import TEXT, TOKENS, TextCodec, checked_rows
 from tfnmt.model.layers import Tensor
 from tfnmt.model.transformer import AttentionWeights, Transformer
 
@@ -22,6 +22,9 @@ MAX_ATTENTION_TOKENS = 64
 
 TARGET = tf.TensorSpec([None, None], tf.int32, name="target")
 TRANSLATION = tf.TensorSpec([None], tf.string, name="translation")
+
+SAME_ROWS = "text and translation must have the same number of rows"
+"""The error for different rows. Without a check, a single row would be broadcast."""
 
 
 def token_log_probs(transformer: Transformer, source: Tensor, target: Tensor) -> Tensor:
@@ -129,7 +132,7 @@ class Inspector:
 
     def _align_tokens(self, tokens: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add attention [B, T, S], the head average of the last layer, and token_log_probs."""
-        _check_rows(tokens, target)
+        target = checked_rows(target, tokens, SAME_ROWS)
         decoded = self.force_decode(tokens, target)
         return {
             **self._token_strings(tokens, target),
@@ -141,7 +144,7 @@ class Inspector:
         self, text: Tensor, translation: Tensor, target: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Add encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
-        _check_rows(text, translation)
+        translation = checked_rows(translation, text, SAME_ROWS)
         limit = min(self.max_source, MAX_ATTENTION_TOKENS)
         source = self.codec.truncate(text, limit, target).tokens
         forced = self.codec.truncate(translation, MAX_ATTENTION_TOKENS).tokens
@@ -162,9 +165,3 @@ class Inspector:
             "source_length": tf.math.count_nonzero(source, axis=1, dtype=tf.int32),
             "target_length": tf.math.count_nonzero(target, axis=1, dtype=tf.int32),
         }
-
-
-def _check_rows(source: Tensor, target: Tensor) -> None:
-    """Require the same number of rows. Otherwise a single row would be broadcast."""
-    message = "text and translation must have the same number of rows"
-    tf.debugging.assert_equal(tf.shape(source)[0], tf.shape(target)[0], message)

@@ -100,8 +100,7 @@ class TextCodec:
 
     def _language_tokens(self, text: Tensor, target: Tensor) -> Tensor:
         """Return the language token of each text, [B, 1]. An unknown language is an error."""
-        rows = "text and target must have the same number of rows"
-        tf.debugging.assert_equal(tf.shape(text), tf.shape(target), rows)
+        target = checked_rows(target, text, "text and target must have the same number of rows")
         same = target[:, None] == tf.constant([*self.languages])  # [B, languages]
         unknown = f"unknown target language; the model translates to {', '.join(self.languages)}"
         tf.debugging.assert_equal(tf.reduce_any(same, axis=1), True, unknown)
@@ -112,6 +111,16 @@ class TextCodec:
         """Decode ids [B, T] to strings [B], without BOS, EOS and padding."""
         is_text = (tokens != PAD) & (tokens != BOS) & (tokens != EOS)
         return _valid(self.sentencepiece.detokenize(tf.ragged.boolean_mask(tokens, is_text)))
+
+
+def checked_rows(tensor: Tensor, other: Tensor, message: str) -> Tensor:
+    """Return a tensor that must have as many rows as another one.
+
+    What reads the result runs after the check. Otherwise its own error could come first.
+    """
+    check = tf.debugging.assert_equal(tf.shape(tensor)[0], tf.shape(other)[0], message)
+    with tf.control_dependencies([check]):
+        return tf.identity(tensor)
 
 
 def _token_names(tokenizer_model: bytes) -> list[bytes]:
