@@ -6,17 +6,19 @@ import { splitSentences } from "./sentences.js";
 import { sourceWords, words } from "./words.js";
 
 const PAUSE = 60; // ms without input until the translation starts
+const INTERVAL = 200; // ms between two intermediate results
 const MAX_REMEMBERED = 500; // sentences
+const INSTALLATION = 3000; // ms that the page waits for the service worker
 
 const find = (id) => document.getElementById(id);
-const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
 
-const model = new Model();
+const model = new Model(showProgress);
 const output = new Output(find("target"), visit, choose);
-const remembered = new Map(); // by target language and sentence: promises of { text, alignment }
+const remembered = new Map(); // by target language and sentence: { translation, truncated }
 let card = null;
 let request = 0; // number of the newest request; older ones stop
-let shown = []; // the sentences of the text: { text, start, end, translation, alignment }
+let shown = 0; // number of the request whose translation is shown
+let visited = null; // word
 let timer;
 
 // --- Start -----------------------------------------------------------------------------------------
@@ -28,7 +30,6 @@ start().catch((error) => {
 });
 
 async function start() {
-  const begin = performance.now();
   find("source").addEventListener("input", changed);
   await serviceWorker();
   card = await model.load();
@@ -37,19 +38,24 @@ async function start() {
   find("model").textContent = card.run ?? "";
   find("license").textContent = `Trained on ${card.training_data.corpus}: ${card.training_data.license}`;
   find("state").hidden = true;
-  document.documentElement.dataset.ready = Math.round(performance.now() - begin);
+  document.documentElement.dataset.ready = Math.round(performance.now());
   changed();
 }
 
-// Installs the service worker first, so that it keeps the files that the model loads.
+function showProgress(bytes) {
+  find("progress").textContent = `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+// Installs the service worker, so that it keeps the files that the model loads. The page waits for
+// it on the first visit only, and not for long.
 async function serviceWorker() {
-  const workers = navigator.serviceWorker;
-  if (!workers) return; // not a secure context
+  if (!navigator.serviceWorker) return; // the address is not secure
+  const controlled = new Promise((resolve) =>
+    navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true }),
+  );
   try {
-    await workers.register("service-worker.js");
-    await workers.ready;
-    if (!workers.controller)
-      await new Promise((resolve) => workers.addEventListener("controllerchange", resolve, { once: true }));
+    const { active } = await navigator.serviceWorker.register("service-worker.js");
+    if (!active) await Promise.race([controlled, new Promise((resolve) => setTimeout(resolve, INSTALLATION))]);
   } catch {
     find("note").textContent = "This browser does not keep the page for offline use.";
   }
@@ -78,9 +84,17 @@ function fillTargets(selected) {
 }
 
 function setOptions(select, languages, selected) {
-  select.replaceChildren(...languages.map((language) => new Option(names.of(language), language)));
+  select.replaceChildren(...languages.map((language) => new Option(nameOf(language), language)));
   if (languages.includes(selected)) select.value = selected;
   select.disabled = languages.length < 2;
+}
+
+function nameOf(language) {
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(language);
+  } catch {
+    return language; // no language code
+  }
 }
 
 function updateSwap() {
@@ -105,8 +119,12 @@ find("clear").addEventListener("click", () => {
   changed();
 });
 find("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText(find("target").textContent);
-  find("note").textContent = "Copied";
+  try {
+    await navigator.clipboard.writeText(find("target").textContent);
+    find("note").textContent = "Copied";
+  } catch {
+    find("note").textContent = "The browser does not allow copying.";
+  }
 });
 
 function changed() {
@@ -121,27 +139,25 @@ async function translateText() {
   const mine = request;
   const text = find("source").value;
   const sentences = splitSentences(text);
+  const done = [];
+  let next = 0; // time of the next intermediate result
   for (const sentence of sentences) {
     try {
-      Object.assign(sentence, await translateSentence(sentence.text));
+      done.push({ ...sentence, ...(await translateSentence(sentence.text)) });
     } catch (error) {
       find("note").textContent = `Cannot translate: ${error.message}`;
       return;
     }
     if (mine !== request) return;
-    shown = sentences.filter(({ translation }) => translation !== undefined);
-    show(text);
+    if (performance.now() < next) continue;
+    show(text, done);
+    next = performance.now() + INTERVAL;
   }
-  shown = sentences;
-  show(text);
+  show(text, done);
   find("spoken").textContent = find("target").textContent;
-  find("note").textContent = shown.some(({ truncated }) => truncated)
+  find("note").textContent = done.some(({ truncated }) => truncated)
     ? `Only the first ${card.limits.max_source_length} tokens of a sentence are translated.`
     : "";
-  for (const sentence of sentences) {
-    if (mine !== request) return;
-    await align(sentence);
-  }
 }
 
 // Returns the translation of a sentence, which is computed once.
@@ -155,52 +171,53 @@ async function translateSentence(text) {
   return remembered.get(key);
 }
 
-async function align(sentence) {
-  const { translation } = sentence;
-  const alignment = await model.align(sentence.text, translation, target());
-  if (sentence.translation === translation) sentence.alignment = alignment;
-}
-
-// Shows the translations of the first sentences, and the text between them unchanged.
-function show(text) {
+// Shows the translations of sentences, and the text between them unchanged.
+function show(text, sentences) {
   const parts = [];
   let position = 0;
-  for (const sentence of shown) {
+  for (const sentence of sentences) {
     parts.push({ text: text.slice(position, sentence.start) });
     for (const word of words(sentence.translation, find("to").value)) parts.push({ ...word, sentence });
     position = sentence.end;
   }
+  shown = request;
+  visited = null;
   output.show(parts);
-  find("copy").disabled = !shown.length;
+  find("copy").disabled = !sentences.length;
 }
 
 // --- Words -----------------------------------------------------------------------------------------
 
-// Highlights the source words of a word of the translation.
-function visit(word) {
+// Highlights the source words of a word of the translation, or none.
+async function visit(word) {
+  visited = word;
+  const sources = word && shown === request ? await sourcesOf(word) : [];
+  if (visited !== word || (word && shown !== request)) return;
   const text = find("source").value;
-  const sources = word?.sentence.alignment
-    ? sourceWords(word.sentence.alignment, word, words(word.sentence.text, find("from").value))
-    : [];
-  const { start = 0 } = word?.sentence ?? {};
   let position = 0;
-  const parts = sources.flatMap((source) => {
-    const before = text.slice(position, start + source.start);
-    position = start + source.end;
+  const parts = sources.flatMap(({ start, end }) => {
+    const before = text.slice(position, word.sentence.start + start);
+    position = word.sentence.start + end;
     const mark = document.createElement("mark");
-    mark.textContent = source.text;
+    mark.textContent = text.slice(word.sentence.start + start, position);
     return [before, mark];
   });
   find("echo").replaceChildren(...parts, text.slice(position));
   find("word").textContent = sources.length ? `${word.text}: ${sources.map((source) => source.text).join(", ")}` : "";
 }
 
+async function sourcesOf(word) {
+  const { sentence } = word;
+  sentence.alignment ??= model.align(sentence.text, sentence.translation, target());
+  return sourceWords(await sentence.alignment, word, words(sentence.text, find("from").value));
+}
+
 // Offers the alternatives of the sentence of a word.
 async function choose({ sentence }) {
+  if (shown !== request) return;
   const mine = request;
-  const found = await model.alternatives(sentence.text, target());
+  const texts = (await model.alternatives(sentence.text, target())).map(({ text }) => text);
   if (mine !== request) return;
-  const texts = found.map(({ text }) => text);
   if (!texts.includes(sentence.translation)) texts.unshift(sentence.translation);
   find("sentence").textContent = sentence.text;
   find("choices").replaceChildren(...texts.map((text) => choiceElement(text, sentence)));
@@ -211,12 +228,11 @@ function choiceElement(text, sentence) {
   const button = document.createElement("button");
   Object.assign(button, { type: "button", textContent: text, lang: find("to").value });
   button.setAttribute("aria-pressed", String(text === sentence.translation));
-  button.addEventListener("click", async () => {
-    sentence.translation = text;
+  button.addEventListener("click", () => {
+    remembered.set(`${target()} ${sentence.text}`, { ...sentence, translation: text });
     for (const each of find("choices").querySelectorAll("button"))
       each.setAttribute("aria-pressed", String(each === button));
-    show(find("source").value);
-    await align(sentence);
+    translateText();
   });
   const item = document.createElement("li");
   item.append(button);

@@ -3,10 +3,12 @@
 // This uses the bindings of the WebAssembly module itself. The package's own wrapper cannot be loaded
 // in a worker without a bundler, and reads no booleans.
 
+const FLOAT32 = 1;
 const INT32 = 2;
-const ARRAYS = { 1: Float32Array, [INT32]: Int32Array, 6: Uint8Array }; // by element type: float32, int32, bool
+const BOOL = 6;
+const ARRAYS = { [FLOAT32]: Float32Array, [INT32]: Int32Array, [BOOL]: Uint8Array };
 const TYPES = new Map([
-  [Float32Array, 1],
+  [Float32Array, FLOAT32],
   [Int32Array, INT32],
 ]);
 
@@ -50,37 +52,30 @@ export class Engine {
     return signatures;
   }
 
-  // Runs a graph. Inputs are numbers, lists or typed arrays by name, without a batch dimension of
-  // one. Returns { data, shape } by name.
+  // Runs a graph. Inputs by name are typed arrays, or integers or lists of them. Their elements are
+  // in the order of the tensor; its shape follows from their number. Returns { data, shape } by name.
   run(name, inputs) {
     const signature = this.signatures[name];
     if (!signature) throw new Error(`no graph ${name}; there are ${Object.keys(this.signatures).join(", ")}`);
     const shapes = this.shapes[name];
-    const sizes = {};
-    const tensors = signature.inputs.map((input) => {
-      const { data, shape } = this.inputOf(input, inputs[input], shapes.inputs[input]);
-      sizes[input] = data.length / shapes.inputs[input].reduce((n, size) => n * (size === input ? 1 : size), 1);
-      return this.tensorOf(data, shape);
+    const arrays = signature.inputs.map((input) => arrayOf(input, inputs[input]));
+    const sizes = {}; // by input, of its axis without a constant size
+    signature.inputs.forEach((input, i) => {
+      sizes[input] = arrays[i].length / product(shapes.inputs[input].filter((size) => size !== input));
     });
+    const shapeOf = (shape) => shape.map((size) => sizes[size] ?? size);
+    const tensors = signature.inputs.map((input, i) => this.tensorOf(arrays[i], shapeOf(shapes.inputs[input])));
     try {
-      const outputs = this.compiled.run(signature.index, tensors);
+      const outputs = this.compiled.run(signature.index, tensors).map((tensor) => this.read(tensor));
       return Object.fromEntries(
-        outputs.map((tensor, i) => {
-          const padded = this.read(tensor);
-          const shape = shapes.outputs[signature.outputs[i]].map((size) => sizes[size] ?? size);
-          return [signature.outputs[i], { data: slice(padded.data, padded.shape, shape), shape }];
+        signature.outputs.map((output, i) => {
+          const shape = shapeOf(shapes.outputs[output]);
+          return [output, { data: slice(outputs[i], shape), shape }];
         }),
       );
     } finally {
       for (const tensor of tensors) tensor.delete();
     }
-  }
-
-  inputOf(name, value, spec) {
-    if (value === undefined) throw new Error(`input ${name} is missing`);
-    const data = ArrayBuffer.isView(value) ? value : Int32Array.from([value].flat());
-    const known = spec.reduce((n, size) => n * (size === name ? 1 : size), 1);
-    return { data, shape: spec.map((size) => (size === name ? data.length / known : size)) };
   }
 
   tensorOf(data, shape) {
@@ -112,16 +107,22 @@ export class Engine {
   }
 }
 
-// Returns the part of an array at the beginning of each axis.
-function slice(data, shape, part) {
-  if (shape.every((size, axis) => size === part[axis])) return data;
-  const row = part.at(-1);
-  const result = new data.constructor(part.reduce((n, size) => n * size, 1));
-  const index = part.map(() => 0);
+const product = (numbers) => numbers.reduce((result, number) => result * number, 1);
+
+function arrayOf(name, value) {
+  if (value === undefined) throw new Error(`input ${name} is missing`);
+  return ArrayBuffer.isView(value) ? value : Int32Array.from([value].flat());
+}
+
+// Returns the elements at the beginning of each axis of an array, as an array of this shape.
+function slice({ data, shape: padded }, shape) {
+  const row = shape.at(-1);
+  const result = new data.constructor(product(shape));
+  const index = shape.map(() => 0);
   for (let to = 0; to < result.length; to += row) {
-    const from = index.reduce((sum, i, axis) => sum * shape[axis] + i, 0);
+    const from = index.reduce((sum, i, axis) => sum * padded[axis] + i, 0);
     result.set(data.subarray(from, from + row), to);
-    for (let axis = part.length - 2; axis >= 0 && (index[axis] += 1) === part[axis]; axis -= 1) index[axis] = 0;
+    for (let axis = shape.length - 2; axis >= 0 && (index[axis] += 1) === shape[axis]; axis -= 1) index[axis] = 0;
   }
   return result;
 }

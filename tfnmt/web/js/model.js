@@ -1,14 +1,11 @@
 // The model, as the page sees it. A worker computes; all methods return promises.
 
 export class Model {
-  constructor() {
-    this.worker = new Worker(new URL("./worker.js", import.meta.url));
+  // `onProgress` receives the number of bytes that arrived.
+  constructor(onProgress = () => {}) {
+    this.onProgress = onProgress;
     this.waiting = new Map();
     this.count = 0;
-    this.worker.onmessage = ({ data }) => this.settle(data);
-    this.worker.onerror = ({ message }) => {
-      for (const id of this.waiting.keys()) this.settle({ id, error: message ?? "the worker cannot start" });
-    };
   }
 
   // Loads the model and returns its card.
@@ -55,11 +52,21 @@ export class Model {
   }
 
   call(method, ...args) {
+    this.worker ??= this.start();
     const id = (this.count += 1);
     return new Promise((resolve, reject) => {
       this.waiting.set(id, { resolve, reject });
       this.worker.postMessage({ id, method, args });
     });
+  }
+
+  start() {
+    const worker = new Worker(new URL("./worker.js", import.meta.url));
+    worker.onmessage = ({ data }) => (data.id ? this.settle(data) : this.onProgress(data.received));
+    worker.onerror = ({ message }) => {
+      for (const id of this.waiting.keys()) this.settle({ id, error: message ?? "the worker cannot start" });
+    };
+    return worker;
   }
 
   settle({ id, result, error }) {

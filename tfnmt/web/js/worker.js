@@ -1,7 +1,7 @@
 // The worker that runs the model, so that the page stays responsive.
 //
 // A classic worker, because LiteRT.js is a classic script. It answers { id, method, args } with
-// { id, result } or { id, error }.
+// { id, result } or { id, error }. While it loads, it reports the bytes that arrived: { received }.
 
 /* global ModuleFactory */
 
@@ -17,6 +17,7 @@ const RELAXED_SIMD = Uint8Array.from([
 ]);
 
 let loaded = null;
+let received = 0;
 
 const methods = {
   load: async () => (await model()).translator.card,
@@ -61,9 +62,20 @@ const parse = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 async function download(name) {
   const response = await fetch(new URL(name, ROOT));
   if (!response.ok) throw new Error(`${name}: the server answered ${response.status}`);
-  const bytes = new Uint8Array(await response.arrayBuffer());
+  const bytes = await receive(response);
   const compressed = bytes[0] === 0x1f && bytes[1] === 0x8b; // some servers decompress .gz files
   if (!compressed) return bytes;
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+async function receive(response) {
+  const parts = [];
+  for (const reader = response.body.getReader(); ; ) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
+    parts.push(value);
+    received += value.length;
+    self.postMessage({ received });
+  }
 }
