@@ -106,4 +106,4 @@ def _list(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _compress(content: bytes) -> bytes:
-    return gzip.compress(content, mtime=0)
+    return gzip.compress(content, compresslevel=6, mtime=0)
