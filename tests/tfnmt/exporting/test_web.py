@@ -60,12 +60,6 @@ def test_flags_without_effect_are_refused(
         call(export, WEB, f"--model={DEFAULT_MODEL}", f"--output={tmp_path / 'web'}", *flags)
 
 
-def test_litertjs_is_for_web_exports_only(call: Call, tmp_path: Path) -> None:
-    flags = (f"--output={tmp_path / 'x'}", f"--litertjs={tmp_path}")
-    with pytest.raises(UsageError, match="--litertjs: only for --format=web; omit it"):
-        call(export, "--model=run", *flags)
-
-
 def test_folder_that_is_not_empty_is_refused(call: Call, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="not empty; choose a new folder"):
