@@ -141,6 +141,16 @@ def test_translation_follows_typing_and_languages(page: Page) -> None:
     expect(page.locator("#target")).to_be_empty()
 
 
+def test_nothing_is_translated_while_an_input_method_composes(page: Page) -> None:
+    field = page.get_by_role("textbox", name="Text to translate")
+    field.dispatch_event("compositionstart")
+    field.press_sequentially("Thank you!")
+    page.wait_for_timeout(500)
+    expect(page.locator("#target")).to_be_empty()
+    field.dispatch_event("compositionend")
+    expect(page.locator("#target")).to_have_text("Danke!")
+
+
 def test_visited_word_highlights_its_source_words(page: Page) -> None:
     translate(page, "The dog sleeps.")
     page.locator(".word", has_text="Hund").hover()
