@@ -10,7 +10,14 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tfnmt.documents.plain import decode
-from tfnmt.documents.segments import Document, Marks, Piece, Segment
+from tfnmt.documents.segments import (
+    Document,
+    Marks,
+    Piece,
+    Segment,
+    common_marks,
+    mark_changes,
+)
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 
@@ -203,25 +210,27 @@ def _write(edit: _Edit) -> str:
 def _write_pieces(pieces: Sequence[Piece]) -> str:
     """Write pieces. White space at the ends of emphasis is moved out, as Markdown requires."""
     result: list[str] = []
-    opened: list[Markup] = []
-    for piece in (*pieces, Piece("")):
-        same = 0
-        while same < min(len(opened), len(piece.marks)) and opened[same] == piece.marks[same]:
-            same += 1
-        while len(opened) > same:
-            _close(result, opened.pop())
+    for piece, ending, beginning in mark_changes((*_without_empty_marks(pieces), Piece(""))):
+        for mark in ending:
+            _close(result, mark)
         text = _atom(piece.atom) if piece.atom is not None else SPECIAL.sub(r"\\\g<0>", piece.text)
-        new = piece.marks[same:]
-        if new and (space := text[: len(text) - len(text.lstrip())]):
-            result.append(space)
+        if beginning:
+            result.append(text[: len(text) - len(text.lstrip())])
             text = text.lstrip()
-        if new and not text:
-            continue
-        for mark in new:
-            result.append(mark.start)
-            opened.append(mark)
-        result.append(text)
+        result += [*(mark.start for mark, _ in beginning), text]
     return "".join(result)
+
+
+def _without_empty_marks(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield pieces. No mark begins at a blank piece, because Markdown has no empty marks."""
+    marks: Marks = ()
+    for piece in pieces:
+        if piece.atom is None and not piece.text.strip():
+            marks = common_marks(marks, piece.marks)
+            yield piece._replace(marks=marks)
+        else:
+            marks = piece.marks
+            yield piece
 
 
 def _close(result: list[str], mark: Markup) -> None:

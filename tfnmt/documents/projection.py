@@ -8,7 +8,7 @@ import numpy as np
 
 from tfnmt.documents.alignment import find_words, nearest_words, word_weights
 from tfnmt.documents.glossary import Match
-from tfnmt.documents.segments import Alignment, Marks, Piece, joined, merged
+from tfnmt.documents.segments import Alignment, Marks, Piece, common_marks, joined, merged
 from tfnmt.documents.sentences import Span
 
 MAX_GAP = 2
@@ -122,7 +122,7 @@ def _marks_by_word(pieces: Sequence[Piece], words: Sequence[Span]) -> list[Marks
 
 
 def _fill_gaps(words: Sequence[_Word], marks: Sequence[Marks], weights: np.ndarray) -> None:
-    """Mark words between two words of the same mark, if the model looked at the mark as well."""
+    """Mark words between two words of the same mark, if the model attended to the mark as well."""
     for index, word in enumerate(words):
         if not word.marks or index == 0 or words[index - 1].marks == word.marks:
             continue
@@ -252,7 +252,7 @@ def _build(
     marks = words[0].marks if words else ()
     for index, word in enumerate(words):
         yield from between.get((index, False), ())
-        yield Piece(translation[end : word.span.start], _common(marks, word.marks))
+        yield Piece(translation[end : word.span.start], common_marks(marks, word.marks))
         yield from between.get((index, True), ())
         original = source.originals.get(word.text, Piece(word.text))
         yield original if original.atom is not None else original._replace(marks=word.marks)
@@ -260,12 +260,3 @@ def _build(
     for after_space in (False, True):
         yield from between.get((len(words), after_space), ())
     yield Piece(translation[end:], marks)
-
-
-def _common(first: Marks, second: Marks) -> Marks:
-    common = []
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        common.append(one)
-    return tuple(common)
