@@ -182,6 +182,16 @@ def test_glossary_term_without_neighboring_words_is_reported() -> None:
     assert notices.texts == ["glossary: one: not translated as EINS in: one two three"]
 
 
+def test_stand_in_is_no_term_of_the_glossary() -> None:
+    pieces = [Piece("see {name} and the house")]
+    translation, notices = translate(pieces, UpperCase(), Glossary({"house": "123"}))
+    assert translation == [Piece("SEE {name} AND THE 123")]
+    assert not notices.count
+    translation, notices = translate(pieces, UpperCase(), Glossary({"123 and": "x"}))
+    assert translation == [Piece("SEE {name} AND THE HOUSE")]
+    assert not notices.count
+
+
 def test_long_sentence_is_divided_at_spaces() -> None:
     translator = UpperCase()
     text = "word " * 500
