@@ -211,8 +211,9 @@ def _write_pieces(pieces: Sequence[Piece]) -> str:
     """Write pieces. White space at the ends of emphasis is moved out, as Markdown requires."""
     result: list[str] = []
     for piece, ending, beginning in mark_changes((*_without_empty_marks(pieces), Piece(""))):
-        for mark in ending:
-            _close(result, mark)
+        if ending:
+            text, space = _split_space(result.pop())
+            result += [text, *(mark.end for mark in ending), space]
         text = _atom(piece.atom) if piece.atom is not None else SPECIAL.sub(r"\\\g<0>", piece.text)
         if beginning:
             result.append(text[: len(text) - len(text.lstrip())])
@@ -225,21 +226,18 @@ def _without_empty_marks(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Yield pieces. No mark begins at a blank piece, because Markdown has no empty marks."""
     marks: Marks = ()
     for piece in pieces:
-        if piece.atom is None and not piece.text.strip():
-            marks = common_marks(marks, piece.marks)
-            yield piece._replace(marks=marks)
-        else:
+        if piece.text.strip() or piece.atom is not None:
             marks = piece.marks
             yield piece
+        elif piece.text:
+            marks = common_marks(marks, piece.marks)
+            yield piece._replace(marks=marks)
 
 
-def _close(result: list[str], mark: Markup) -> None:
-    space = result[-1][len(result[-1].rstrip()) :] if result else ""
-    if space and space != result[-1]:
-        result[-1] = result[-1][: -len(space)]
-        result += [mark.end, space]
-    else:
-        result.append(mark.end)
+def _split_space(text: str) -> tuple[str, str]:
+    """Split off the white space at the end, or a whole line break."""
+    end = 0 if text == BREAK else len(text.rstrip())
+    return text[:end], text[end:]
 
 
 def _atom(atom: str | Image) -> str:

@@ -13,7 +13,8 @@ from tests.tfnmt.documents.files import CONTAINER, FILES, PAGE, make_docx, make_
 from tests.tfnmt.documents.translators import Reversed, UpperCase
 from tfnmt.documents.archive import Limits
 from tfnmt.documents.formats import FORMATS, Languages, read_document, suffix_of
-from tfnmt.documents.segments import Translator
+from tfnmt.documents.markdown import BREAK
+from tfnmt.documents.segments import Piece, Translator
 from tfnmt.documents.translation import Options, translate_segments
 from tfnmt.errors import UserError
 
@@ -241,6 +242,21 @@ def test_markdown_is_replaced_in_the_source() -> None:
     assert translate("a.md", translator=Reversed()).decode() == REVERSED_MARKDOWN
     assert b"- [ ] A TASK\n" in translate("a.md")
     assert b"- 1\\. B **C**\n" in translate("a.md")
+
+
+def test_markdown_space_is_moved_out_of_emphasis() -> None:
+    document = read_document(b"*a*\n", "a.md", Limits(), LANGUAGES)
+    (segment,) = document.segments
+    em = segment.pieces[0].marks[0]
+    link = em._replace(number=9, start="[", end="](x)")
+    segment.translation = [
+        Piece("one ", (link, em)),
+        Piece("\n", (link,), BREAK),
+        Piece("  ", (em,)),
+        Piece("", (link, em)),
+        Piece(" two", (em,)),
+    ]
+    assert document.write() == b"[*one* ](x)\\\n   *two*\n"
 
 
 def test_markdown_characters_of_a_translation_are_escaped() -> None:
