@@ -29,13 +29,13 @@ def _text(content: bytes, name: str, limits: Limits, languages: Languages) -> Do
 def _subtitles(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
     from tfnmt.documents.plain import read_subtitles
 
-    return read_subtitles(content, name)
+    return read_subtitles(content, name, limits)
 
 
 def _markdown(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
     from tfnmt.documents.markdown import read_markdown
 
-    return read_markdown(content, name)
+    return read_markdown(content, name, limits)
 
 
 def _html(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tfnmt.documents.plain import decode
+from tfnmt.documents.archive import Limits
+from tfnmt.documents.plain import decode_within
 from tfnmt.documents.segments import (
     Document,
     Marks,
@@ -61,17 +62,19 @@ class _Edit:
     in_table: bool
 
 
-def read_markdown(content: bytes, name: str) -> Document:
+def read_markdown(content: bytes, name: str, limits: Limits) -> Document:
     """Read Markdown with the tables and the strikethrough of GitHub.
 
     Args:
         content: The file.
         name: Its name in messages.
+        limits: Its limits.
 
     Raises:
-        UserError: The file is not UTF-8.
+        UserError: The file is too long, or not UTF-8.
     """
-    source = decode(content, name).replace("\r\n", "\n").replace("\r", "\n")
+    text = decode_within(limits, content, name)
+    source = text.replace("\r\n", "\n").replace("\r", "\n")
     front = FRONT_MATTER.match(source)
     start = front.end() if front else 0
     reader = _Reader(source, start)

@@ -45,33 +45,39 @@ def decode(content: bytes, name: str) -> str:
     return text
 
 
-def read_text(content: bytes, name: str, limits: Limits) -> Document:
-    """Read plain text. Each line is translated on its own, and is a segment with the blank lines
-    before it.
+def decode_within(limits: Limits, content: bytes, name: str) -> str:
+    """Return a text, most of which is translated; see `decode`.
 
-    Args:
-        content: The file.
-        name: Its name in messages.
-        limits: Its limits, which are checked before the segments need memory.
+    The limit of characters is checked here, because the parts of a text need more memory.
+
+    Raises:
+        UserError: The text is too long, or has another encoding.
+    """
+    text = decode(content, name)
+    limits.check_characters(len(text), name)
+    return text
+
+
+def read_text(content: bytes, name: str, limits: Limits) -> Document:
+    """Read plain text. Each line is a segment, with the blank lines before it.
 
     Raises:
         UserError: The text is too long, or not UTF-8.
     """
-    text = decode(content, name)
-    limits.check_characters(len(text), name)
-    segments = [text_segment(line[0]) for line in LINE.finditer(text) if line[0]]
+    lines = LINE.findall(decode_within(limits, content, name))
+    segments = [text_segment(line) for line in lines if line]
     return Document(
         segments, lambda: "".join(segment.translated_text for segment in segments).encode()
     )
 
 
-def read_subtitles(content: bytes, name: str) -> Document:
+def read_subtitles(content: bytes, name: str, limits: Limits) -> Document:
     """Read SubRip or WebVTT. Times, settings, comments and styles stay unchanged.
 
     Raises:
-        UserError: The file has no subtitles, or is not UTF-8.
+        UserError: The file has no subtitles, is too long, or is not UTF-8.
     """
-    text = decode(content, name)
+    text = decode_within(limits, content, name)
     newline = "\r\n" if "\r\n" in text else "\n"
     parts: list[str | tuple[Segment, int]] = []
     for blank, group in groupby(text.splitlines(), key=lambda line: not line.strip()):

@@ -59,6 +59,17 @@ def test_blank_lines_of_a_text_need_no_memory_of_their_own() -> None:
     assert document.write() == b"\n" * lines + b"ONE\n"
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.srt"])
+def test_length_of_a_text_is_checked_before_its_lines_need_memory(name: str) -> None:
+    lines = 100_000
+    tracemalloc.start()
+    with pytest.raises(UserError, match="the limit is 50000"):
+        read_document(b"\n" * lines, name, Limits(characters=lines // 2), LANGUAGES)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * lines
+
+
 def test_docx_keeps_the_style_of_each_run() -> None:
     document = docx.Document(io.BytesIO(translate("a.docx", translator=Reversed())))
     title, paragraph = document.paragraphs
