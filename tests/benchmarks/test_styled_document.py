@@ -13,6 +13,5 @@ def test_no_style_of_a_document_is_lost(
     call(styled_document, "--pages=2", f"--target={target}")
     result = json.loads(capsys.readouterr().out)
     assert result["runs"] > 150
-    assert result["lost"] == result["added"] == 0
-    assert result["without_words"] < 0.03 * result["runs"]
+    assert result["lost"] == result["without_words"] == result["added"] == 0
     assert result["same_text"] == result["paragraphs"] == 16

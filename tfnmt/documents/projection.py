@@ -47,6 +47,11 @@ class _Word:
     nearest: int  # the source word
     marks: Marks = ()
 
+    @property
+    def is_word(self) -> bool:
+        """Whether it is no punctuation mark."""
+        return _has_word(self.text)
+
 
 class _Anchor(NamedTuple):
     """A piece to insert between two words of the translation."""
@@ -145,11 +150,14 @@ def _lost_marks(
     words: Sequence[_Word],
     weights: np.ndarray,
 ) -> Iterator[_Anchor]:
-    """Give marks without words the word that depends most on them; yield those that find none."""
+    """Give marks without words the word that depends most on them; yield those that find none.
+
+    Punctuation is no word, unless the mark of the source has only punctuation.
+    """
     position = 0
     for piece in pieces:
         start, position = position, position + len(piece.text)
-        present = [word.marks for word in words]
+        present = [word.marks for word in words if word.is_word or not _has_word(piece.text)]
         if not piece.text or not piece.marks or piece.marks in present:
             continue
         columns = [
@@ -158,12 +166,12 @@ def _lost_marks(
         free = [
             index
             for index, word in enumerate(words)
-            if word.text[0].isalnum() and present.count(word.marks) > 1
+            if word.is_word and present.count(word.marks) > 1
         ]
         if columns and free:
             best = max(free, key=lambda index: weights[index, columns].sum())
             words[best].marks = piece.marks
-        else:
+        elif all(word.marks != piece.marks for word in words):
             yield _Anchor(_place(start, source_words, words), Piece("", piece.marks))
 
 
@@ -188,6 +196,10 @@ def _objects(
         if position and all(space):
             yield _Anchor(last, Piece(" ", piece.marks), after_space)
         yield _Anchor(last, piece, after_space)
+
+
+def _has_word(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def _place(position: int, source_words: Sequence[Span], words: Sequence[_Word]) -> int:

@@ -68,6 +68,18 @@ def test_mark_without_a_word_in_the_translation_is_not_lost() -> None:
     assert "".join(piece.text for piece in translation) == "ONE"
 
 
+def test_mark_of_a_word_is_not_left_on_punctuation() -> None:
+    class Short(UpperCase):
+        def translate_one(self, sentence: str) -> str:
+            return "ONE TWO."
+
+    translation, _ = translate([Piece("one two "), Piece("three.", BOLD)], Short())
+    bold = [piece.text.strip() for piece in translation if piece.marks == BOLD]
+    assert bold in (["ONE", "."], ["TWO."])
+    translation, _ = translate([Piece("one two"), Piece(".", BOLD)], UpperCase())
+    assert translation == [Piece("ONE TWO"), Piece(".", BOLD)]
+
+
 def test_empty_translation_keeps_marks_and_objects() -> None:
     class Empty(UpperCase):
         def translate_one(self, sentence: str) -> str:
