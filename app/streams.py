@@ -1,6 +1,6 @@
 """The standard streams of the application, which has only status lines to write.
 
-It repeats a part of tfnmt/runtime/streams.py, because the application does not import tfnmt.
+It repeats a part of tfnmt/runtime/streams.py, because the application does not import that package.
 """
 
 import io

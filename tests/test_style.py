@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ENDINGS = {".py", ".md", ".html", ".js", ".css", ".yaml", ".yml", ".toml", ".sh", ".config", ".txt"}
+TEXTS = {".py", ".md", ".ipynb", ".html", ".txt", ".js", ".css", ".sh"}
+ENDINGS = TEXTS | {".yaml", ".yml", ".toml", ".config"}
 NAMES = {"Makefile", "Dockerfile", "run"}
 
 BANNED = {

@@ -14,8 +14,8 @@ line: the source, translations with their score, token ids and the log probabili
 whether the line was truncated, and quality warnings. Only these two flags look for quality
 warnings.
 
-The suffix of --input selects a document format: md, html, docx, pptx, odt, epub, srt, vtt, po, xlf,
-xliff or tmx. A file with another suffix is translated by line.
+The suffix of --input selects a document format: md, html, docx, pptx, odt, odp, epub, srt, vtt, po,
+xlf, xliff or tmx. A file with another suffix is translated by line.
 
 --executor=ray translates shards of the input on workers of Ray. If --input is a folder, --output
 becomes a folder with a file for each of its files.

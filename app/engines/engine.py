@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 # CPU_COUNT, _appearance(), and find_version() in in_process.py, repeat code of tfnmt. The
-# application deliberately imports only tfnmt.litert and tfnmt.errors: it must run where only an
-# export is installed.
+# application deliberately imports only tfnmt.litert, tfnmt.documents and tfnmt.errors: it must
+# run where only an export is installed.
 CPU_COUNT = len(os.sched_getaffinity(0))
 """CPUs that this process may use, which can be fewer than the machine has."""
 

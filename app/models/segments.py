@@ -113,7 +113,7 @@ class SegmentTranslator:
                 waited += delay
 
     async def _run(self, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run a call so that `run` can cancel it. Both are in the event loop: nothing races."""
+        """Run a call so that `run` can cancel it. Both run in the event loop and cannot race."""
         if self._canceled.is_set():
             raise asyncio.CancelledError
         self._running = asyncio.current_task()

@@ -142,7 +142,7 @@ class Api:
         if body.alternatives:
             raise ApiError(422, "invalid", "alternatives: only for plain text; omit it")
         glossary = await in_thread(parse_glossary, body.glossary.encode())
-        return await formatted.translate(texts, body.format == "html", glossary, body.mode)
+        return await formatted.translate(texts, body.format, glossary, body.mode)
 
     async def align(self, request: Request, body: schemas.PairRequest) -> schemas.AlignResponse:
         """Align the tokens of a translation with those of its text by cross-attention."""

@@ -12,7 +12,7 @@ AUTO = "auto"
 """Source language that is detected, or any if language detection is not installed."""
 
 MAX_CHARACTERS = 2000
-"""Characters of the texts of a request that are looked at together."""
+"""The language is detected from this many characters of all texts of a request at most."""
 
 
 class LanguageDetection:

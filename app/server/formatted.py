@@ -1,6 +1,7 @@
 """Texts of a request with markup, protected parts or a glossary."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from fastapi import Request
 
@@ -12,6 +13,8 @@ from app.server.request_guard import RequestGuard
 from tfnmt.documents.glossary import Glossary
 from tfnmt.documents.segments import Document, text_segment
 from tfnmt.documents.translation import Notices, Options, count_sentences
+
+Format = Literal["text", "html"]
 
 
 class FormattedTexts:
@@ -43,7 +46,7 @@ class FormattedTexts:
     async def translate(
         self,
         texts: Sequence[str],
-        html: bool,
+        format: Format,
         glossary: Glossary | None = None,
         mode: Mode = "beam",
     ) -> tuple[list[Translation], list[str]]:
@@ -53,20 +56,20 @@ class FormattedTexts:
 
         Args:
             texts: The texts.
-            html: Whether they are HTML.
+            format: Their format.
             glossary: Required translations of terms.
             mode: The search algorithm.
 
         Raises:
             ApiError: A limit is exceeded, or the model cannot answer.
         """
-        return await self._guard.run(self._request, self._translate(texts, html, glossary, mode))
+        return await self._guard.run(self._request, self._translate(texts, format, glossary, mode))
 
     async def _translate(
-        self, texts: Sequence[str], html: bool, glossary: Glossary | None, mode: Mode
+        self, texts: Sequence[str], format: Format, glossary: Glossary | None, mode: Mode
     ) -> tuple[list[Translation], list[str]]:
         options = Options(self._direction.source, glossary)
-        documents = await in_thread(_read, texts, html)
+        documents = await in_thread(lambda: [READERS[format](text) for text in texts])
         segments = [segment for document in documents for segment in document.segments]
         count = await in_thread(count_sentences, segments, options)
         limit = self._guard.settings.max_sentences
@@ -81,14 +84,15 @@ class FormattedTexts:
         return translations, notices.texts
 
 
-def _read(texts: Sequence[str], html: bool) -> list[Document]:
-    if html:
-        from tfnmt.documents.html import read_html
+def _read_html(text: str) -> Document:
+    from tfnmt.documents.html import read_html  # its packages are optional
 
-        return [read_html(text) for text in texts]
-    return [_plain(text) for text in texts]
+    return read_html(text)
 
 
-def _plain(text: str) -> Document:
+def _read_plain(text: str) -> Document:
     segment = text_segment(text)
     return Document([segment], lambda: segment.translated_text.encode())
+
+
+READERS: Mapping[Format, Callable[[str], Document]] = {"text": _read_plain, "html": _read_html}

@@ -159,7 +159,7 @@ def routes(
             first = model.require_ready().directions[0]
             known = model.direction(source, body.target) or first
             formatted = FormattedTexts(guard, request, model, known, key)
-            translations, _ = await formatted.translate(texts, html=True)
+            translations, _ = await formatted.translate(texts, "html")
         else:
             direction = model.direction(source, body.target)
             split_texts = model.split(texts, guard.settings.max_sentences, direction)

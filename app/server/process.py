@@ -106,7 +106,7 @@ def run(guard: RequestGuard, metrics: Metrics) -> None:
     shown = f"[{host}]" if ":" in host else host
     print(f"app: http://{shown}:{port}", flush=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.freeze()  # a collection need not look at all modules and models
+    gc.freeze()  # a garbage collection then skips all modules and models
     create_server(guard, metrics).run(sockets=[listener])
 
 

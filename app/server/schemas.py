@@ -104,7 +104,7 @@ class TranslateRequest(ModelSelection):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the text goes to the model as it is."""
+        """Whether the model reads the text unchanged."""
         return not (self.format == "html" or self.protect or self.glossary)
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import docx
@@ -17,6 +19,8 @@ from app.settings import Settings, key_digest
 from tests.app.fake_engine import TWO_WAYS
 from tests.app.fake_server import EchoEngine, make_guard
 from tests.tfnmt.documents.files import FILES, make_zip
+from tfnmt.documents.archive import Limits
+from tfnmt.documents.formats import Languages, read_document
 
 SETTINGS = Settings(models=(), backends=())
 Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
@@ -192,6 +196,34 @@ def test_libretranslate_file_is_translated() -> None:
         assert (await client.get(url)).content == FILES["a.html"]
         response = await client.get("/download_file/unknown.html")
         assert (response.status_code, type(response.json()["error"])) == (404, str)
+
+    run(scenario)
+
+
+ARGOS = "TFNMT_ARGOS_DOCUMENTS"
+"""Environment variable with the folder `examples` of a clone of argos-translate-files, the package
+with which LibreTranslate translates documents. The package on PyPI does not have these files."""
+
+
+@pytest.mark.skipif(ARGOS not in os.environ, reason=f"{ARGOS}: not set to a folder of documents")
+def test_documents_of_argos_translate_files_are_translated() -> None:
+    def texts(name: str, content: bytes) -> list[str]:
+        document = read_document(content, name, Limits(), Languages("en", "de"))
+        return [segment.text.strip() for segment in document.segments]
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        paths = {path.suffix: path for path in Path(os.environ[ARGOS]).glob("example.*")}
+        assert paths.keys() == {".docx", ".epub", ".html", ".odt", ".pdf", ".srt", ".txt"}
+        for suffix, path in paths.items():
+            content = path.read_bytes()
+            files = {"file": (path.name, content)}
+            response = await client.post("/translate_file", files=files, data=TO_GERMAN)
+            if suffix == ".pdf":
+                assert (response.status_code, "unknown format" in response.text) == (400, True)
+                continue
+            assert response.status_code == 200, response.text
+            translated = (await client.get(response.json()["translatedFileUrl"])).content
+            assert texts(path.name, translated) == texts(path.name, content)
 
     run(scenario)
 

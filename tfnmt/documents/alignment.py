@@ -24,8 +24,8 @@ def find_words(text: str) -> list[Span]:
 def word_weights(source: str, target: str, alignment: Alignment) -> np.ndarray:
     """Return how strongly each target word depends on each source word, [target, source].
 
-    Every source word has the same total weight. Without this, words that the model always looks
-    at, such as the last ones, win too often. EOS and the token of the language do not count.
+    Every source word has the same total weight. Without this, words that the model always attends
+    to, such as the last ones, win too often. EOS and the token of the language do not count.
     """
     weights = np.array(alignment.attention, np.float32)
     for axis, tokens in enumerate((alignment.target, alignment.source)):

@@ -37,6 +37,13 @@ class Limits:
     files: int = 5_000
     characters: int = 5_000_000
 
+    def check_characters(self, characters: int, name: str) -> None:
+        """Raise a UserError if a document has too many characters to translate."""
+        if characters > self.characters:
+            raise UserError(
+                f"{name}: {characters} characters of text; the limit is {self.characters}"
+            )
+
 
 class Archive:
     """An archive in memory whose files can be replaced."""
@@ -55,7 +62,10 @@ class Archive:
         self._name = name
         self._limits = limits
         if content.startswith(ENCRYPTED_OLE):
-            raise UserError(f"{name}: has a password, or an old format; save it without, or as new")
+            raise UserError(
+                f"{name}: has a password, or a format from before 2007; save it in the current "
+                "format without a password"
+            )
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(content))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:

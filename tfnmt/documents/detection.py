@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tfnmt.errors import UserError
 
 MAX_CHARACTERS = 2000
-"""Characters of a text that are looked at."""
+"""The language of a text is detected from this many characters at most."""
 
 
 def is_installed() -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfnmt.documents.archive import Archive, Limits
-from tfnmt.documents.html import BLOCKS, CODE, OPAQUE, TRANSLATED_ATTRIBUTES
+from tfnmt.documents.html import BLOCKS, CODE, FOREIGN, OPAQUE, TRANSLATED_ATTRIBUTES
 from tfnmt.documents.segments import Document, Segment, text_segment
 from tfnmt.documents.xml import (
     Block,
@@ -87,7 +87,7 @@ def _named(tree: Tree, name: str) -> Iterator[Element]:
 
 
 def _page_blocks(element: Element) -> Iterator[Block]:
-    """Yield an element and the blocks inside, as far as they are translated."""
+    """Yield an element and the blocks inside, without those that are not translated."""
     if _is_excluded(element) or local_name(element) in OPAQUE:
         return
     block = collapse_space(read_block(element, _kind))
@@ -101,6 +101,8 @@ def _kind(element: Element) -> Kind:
     name = local_name(element)
     if name == "br":
         return "break"
+    if name in FOREIGN:
+        return "object"
     if any(local_name(each) in BLOCKS for each in element.iter()):
         return "block"
     opaque = name in OPAQUE or name in CODE or _is_excluded(element)

@@ -17,33 +17,25 @@ class Languages(NamedTuple):
 
 
 Read = Callable[[bytes, str, Limits, Languages], Document]
-
-
-class Format(NamedTuple):
-    """A format of documents."""
-
-    name: str
-    media_type: str
-    read: Read
-    """Imports the packages that the format needs."""
+"""Reads a format. It imports the packages that the format needs."""
 
 
 def _text(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
     from tfnmt.documents.plain import read_text
 
-    return read_text(content, name)
+    return read_text(content, name, limits)
 
 
 def _subtitles(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
     from tfnmt.documents.plain import read_subtitles
 
-    return read_subtitles(content, name)
+    return read_subtitles(content, name, limits)
 
 
 def _markdown(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
     from tfnmt.documents.markdown import read_markdown
 
-    return read_markdown(content, name)
+    return read_markdown(content, name, limits)
 
 
 def _html(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
@@ -65,10 +57,10 @@ def _pptx(content: bytes, name: str, limits: Limits, languages: Languages) -> Do
     return read_pptx(content, name, limits)
 
 
-def _odt(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
-    from tfnmt.documents.office import read_odt
+def _opendocument(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
+    from tfnmt.documents.office import read_opendocument
 
-    return read_odt(content, name, limits)
+    return read_opendocument(content, name, limits)
 
 
 def _epub(content: bytes, name: str, limits: Limits, languages: Languages) -> Document:
@@ -95,23 +87,22 @@ def _tmx(content: bytes, name: str, limits: Limits, languages: Languages) -> Doc
     return read_tmx(content, name, languages.source, languages.target)
 
 
-OFFICE = "application/vnd.openxmlformats-officedocument."
-
-FORMATS = {
-    ".txt": Format("plain text", "text/plain", _text),
-    ".md": Format("Markdown", "text/markdown", _markdown),
-    ".html": Format("HTML", "text/html", _html),
-    ".htm": Format("HTML", "text/html", _html),
-    ".docx": Format("Word", f"{OFFICE}wordprocessingml.document", _docx),
-    ".pptx": Format("PowerPoint", f"{OFFICE}presentationml.presentation", _pptx),
-    ".odt": Format("OpenDocument text", "application/vnd.oasis.opendocument.text", _odt),
-    ".epub": Format("EPUB", "application/epub+zip", _epub),
-    ".srt": Format("SubRip", "application/x-subrip", _subtitles),
-    ".vtt": Format("WebVTT", "text/vtt", _subtitles),
-    ".po": Format("gettext", "text/x-gettext-translation", _po),
-    ".xlf": Format("XLIFF", "application/xliff+xml", _xliff),
-    ".xliff": Format("XLIFF", "application/xliff+xml", _xliff),
-    ".tmx": Format("TMX", "application/x-tmx+xml", _tmx),
+FORMATS: dict[str, Read] = {
+    ".txt": _text,
+    ".md": _markdown,
+    ".html": _html,
+    ".htm": _html,
+    ".docx": _docx,
+    ".pptx": _pptx,
+    ".odt": _opendocument,
+    ".odp": _opendocument,
+    ".epub": _epub,
+    ".srt": _subtitles,
+    ".vtt": _subtitles,
+    ".po": _po,
+    ".xlf": _xliff,
+    ".xliff": _xliff,
+    ".tmx": _tmx,
 }
 
 
@@ -133,22 +124,18 @@ def read_document(content: bytes, name: str, limits: Limits, languages: Language
         UserError: The format is unknown, the file is damaged, encrypted or too large, or a package
             is not installed.
     """
-    found = FORMATS.get(suffix_of(name))
-    if found is None:
+    read = FORMATS.get(suffix_of(name))
+    if read is None:
         raise UserError(f"{name}: unknown format; use one of {' '.join(FORMATS)}")
     if len(content) > limits.bytes:
         raise UserError(f"{name}: larger than {limits.bytes} bytes; divide it")
     try:
-        document = found.read(content, name, limits, languages)
+        document = read(content, name, limits, languages)
     except ImportError as error:
         raise UserError(
             f"{name}: needs the package {error.name}; install tfnmt[documents]"
         ) from error
     except RecursionError as error:
         raise UserError(f"{name}: nested too deeply; simplify it") from error
-    characters = sum(len(segment.text) for segment in document.segments)
-    if characters > limits.characters:
-        raise UserError(
-            f"{name}: {characters} characters of text; the limit is {limits.characters}"
-        )
+    limits.check_characters(sum(len(segment.text) for segment in document.segments), name)
     return document

@@ -31,6 +31,9 @@ class Glossary:
     """
 
     def __init__(self, terms: Mapping[str, str]) -> None:
+        texts = (*terms, *terms.values())
+        self.words = frozenset(word.of(text).lower() for text in texts for word in find_words(text))
+        """The words of all terms and translations, in lower case."""
         self._by_first_word: dict[str, list[tuple[str, str]]] = {}
         for term in sorted(terms, key=len, reverse=True):
             self._by_first_word.setdefault(_first_word(term), []).append((term, terms[term]))

@@ -1,7 +1,7 @@
 """HTML: read with an HTML5 parser, and written with the tags back around their words.
 
-Blocks, attributes, comments, scripts and code stay as they are. The text of blocks is translated,
-and so are the attributes that people read.
+Blocks, attributes, comments, scripts and code stay unchanged. The text of blocks is translated, and
+so are the attributes that people read.
 """
 
 import re
@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from tfnmt.documents.segments import Document, Piece, Segment, cut, joined, text_segment
+from tfnmt.documents.segments import (
+    Document,
+    Piece,
+    Segment,
+    cut,
+    joined,
+    mark_changes,
+    text_segment,
+)
 from tfnmt.errors import UserError
 
 
@@ -40,7 +48,7 @@ OPAQUE = _names(
     "noscript param plaintext pre rp rt rtc script source style svg template textarea track "
     "wbr xmp"
 )
-"""Elements that stay as they are."""
+"""Elements that are not translated."""
 
 VOID = _names(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source "
@@ -184,7 +192,7 @@ def _siblings(node: LexborNode | None) -> Iterator[LexborNode]:
 
 
 def _doctype(text: str) -> tuple[str, bool]:
-    """Return the document type as it is written, and whether the text is a whole page."""
+    """Return the document type unchanged, and whether the text is a whole page."""
     start = text.lstrip(SPACE + "\ufeff")
     while start.startswith("<!--") and "-->" in start:
         start = start.partition("-->")[2].lstrip(SPACE)
@@ -203,13 +211,16 @@ class _Reader:
         self._with_blocks: set[int] = set()
         """Elements that contain a block."""
         self._with_text: set[int] = set()
-        for top in nodes:
-            for node in top.traverse(include_text=True):
-                if node.is_text_node:
-                    if (node.text_content or "").strip(SPACE):
-                        _mark_ancestors(node, self._with_text)
-                elif node.tag in BLOCKS:
-                    _mark_ancestors(node, self._with_blocks)
+        foreign: set[int] = set()
+        """SVG and MathML, whose elements are no blocks even if they are called `title`."""
+        for node in (node for top in nodes for node in top.traverse(include_text=True)):
+            if node.is_text_node:
+                if (node.text_content or "").strip(SPACE):
+                    _mark_ancestors(node, self._with_text)
+            elif node.tag in FOREIGN or (node.parent and node.parent.mem_id in foreign):
+                foreign.add(node.mem_id)
+            elif node.tag in BLOCKS:
+                _mark_ancestors(node, self._with_blocks)
 
     def read(self, node: LexborNode, marks: tuple[Tag, ...], depth: int) -> None:
         """Read a node with its children.
@@ -248,7 +259,7 @@ class _Reader:
                 self.read(child, (*marks, mark), depth + 1)
 
     def _literal(self, node: LexborNode, marks: tuple[Tag, ...], depth: int) -> None:
-        """Read an element that stays as it is: a block, a word or an object."""
+        """Read an element that is not translated, as a block, a word or an object."""
         html = _literal_html(node, depth)
         if node.tag in BLOCKS or node.mem_id in self._with_blocks:
             self.output.literal(html)
@@ -318,7 +329,7 @@ def _start_tag(
 
 
 def _literal_html(node: LexborNode, depth: int = 0, foreign: bool = False) -> str:
-    """Return a node as it is.
+    """Return the HTML of a node without a translation.
 
     The parser's own serializer writes the text of `<svg><style>` without escapes, as for HTML. A
     browser would then read markup where there was text.
@@ -364,18 +375,9 @@ def _write_part(part: Part) -> str:
 def _write_pieces(pieces: Sequence[Piece]) -> str:
     """Write pieces, with a start tag and an end tag for each change of the marks."""
     result: list[str] = []
-    opened: list[Tag] = []
-    seen: set[int] = set()
-    for piece in (*pieces, Piece("")):
-        same = 0
-        while same < min(len(opened), len(piece.marks)) and opened[same] == piece.marks[same]:
-            same += 1
-        while len(opened) > same:
-            result.append(opened.pop().end)
-        for mark in piece.marks[same:]:
-            result.append(_write(mark.again if mark.number in seen else mark.start))
-            seen.add(mark.number)
-            opened.append(mark)
+    for piece, ending, beginning in mark_changes((*pieces, Piece(""))):
+        result += [mark.end for mark in ending]
+        result += [_write(mark.again if again else mark.start) for mark, again in beginning]
         result.append(_write(piece.atom) if piece.atom is not None else _escape(piece.text))
     return "".join(result)
 

@@ -9,8 +9,16 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tfnmt.documents.plain import decode
-from tfnmt.documents.segments import Document, Marks, Piece, Segment
+from tfnmt.documents.archive import Limits
+from tfnmt.documents.plain import decode_within
+from tfnmt.documents.segments import (
+    Document,
+    Marks,
+    Piece,
+    Segment,
+    common_marks,
+    mark_changes,
+)
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 
@@ -54,17 +62,19 @@ class _Edit:
     in_table: bool
 
 
-def read_markdown(content: bytes, name: str) -> Document:
+def read_markdown(content: bytes, name: str, limits: Limits) -> Document:
     """Read Markdown with the tables and the strikethrough of GitHub.
 
     Args:
         content: The file.
         name: Its name in messages.
+        limits: Its limits.
 
     Raises:
-        UserError: The file is not UTF-8.
+        UserError: The file is too long, or not UTF-8.
     """
-    source = decode(content, name).replace("\r\n", "\n").replace("\r", "\n")
+    text = decode_within(limits, content, name)
+    source = text.replace("\r\n", "\n").replace("\r", "\n")
     front = FRONT_MATTER.match(source)
     start = front.end() if front else 0
     reader = _Reader(source, start)
@@ -203,34 +213,34 @@ def _write(edit: _Edit) -> str:
 def _write_pieces(pieces: Sequence[Piece]) -> str:
     """Write pieces. White space at the ends of emphasis is moved out, as Markdown requires."""
     result: list[str] = []
-    opened: list[Markup] = []
-    for piece in (*pieces, Piece("")):
-        same = 0
-        while same < min(len(opened), len(piece.marks)) and opened[same] == piece.marks[same]:
-            same += 1
-        while len(opened) > same:
-            _close(result, opened.pop())
+    for piece, ending, beginning in mark_changes((*_without_empty_marks(pieces), Piece(""))):
+        if ending:
+            text, space = _split_space(result.pop())
+            result += [text, *(mark.end for mark in ending), space]
         text = _atom(piece.atom) if piece.atom is not None else SPECIAL.sub(r"\\\g<0>", piece.text)
-        new = piece.marks[same:]
-        if new and (space := text[: len(text) - len(text.lstrip())]):
-            result.append(space)
+        if beginning:
+            result.append(text[: len(text) - len(text.lstrip())])
             text = text.lstrip()
-        if new and not text:
-            continue
-        for mark in new:
-            result.append(mark.start)
-            opened.append(mark)
-        result.append(text)
+        result += [*(mark.start for mark, _ in beginning), text]
     return "".join(result)
 
 
-def _close(result: list[str], mark: Markup) -> None:
-    space = result[-1][len(result[-1].rstrip()) :] if result else ""
-    if space and space != result[-1]:
-        result[-1] = result[-1][: -len(space)]
-        result += [mark.end, space]
-    else:
-        result.append(mark.end)
+def _without_empty_marks(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield pieces. No mark begins at a blank piece, because Markdown has no empty marks."""
+    marks: Marks = ()
+    for piece in pieces:
+        if piece.text.strip() or piece.atom is not None:
+            marks = piece.marks
+            yield piece
+        elif piece.text:
+            marks = common_marks(marks, piece.marks)
+            yield piece._replace(marks=marks)
+
+
+def _split_space(text: str) -> tuple[str, str]:
+    """Split off the white space at the end, or a whole line break."""
+    end = 0 if text == BREAK else len(text.rstrip())
+    return text[:end], text[end:]
 
 
 def _atom(atom: str | Image) -> str:

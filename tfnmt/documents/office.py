@@ -1,7 +1,7 @@
-"""Office documents: docx, pptx and odt. Each run of text keeps its style.
+"""Office documents: docx, pptx, odt and odp. Each run of text keeps its style.
 
 A run of a docx or a pptx is a piece of text with its properties. Runs with equal properties are one
-mark. In an odt, spans are elements around words, as in HTML.
+mark. In an odt or odp, spans are elements around words, as in HTML.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +32,8 @@ from tfnmt.errors import UserError
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+CONTENT = f"{WORD}sdtContent"
+"""The element with the content of a content control."""
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
 DOCX_PARTS = (
@@ -43,13 +45,16 @@ DOCX_PARTS = (
     "word/comments.xml",
 )
 PPTX_PARTS = ("ppt/slides/slide*.xml", "ppt/notesSlides/notesSlide*.xml")
-ODT_PARTS = ("content.xml", "styles.xml")
+ODF_PARTS = ("content.xml", "styles.xml")
 
 PROPERTIES = ("pPr", "endParaRPr")
 """Children of a paragraph that stay in their place."""
 
 WRAPPERS = ("hyperlink", "ins", "moveTo", "smartTag")
 """Elements of a docx around runs."""
+
+CHOSEN = ("checkbox", "citation", "comboBox", "date", "dropDownList", "equation", "picture")
+"""Properties of content controls of a docx whose content is chosen or computed, not written."""
 
 BREAKS = ("br", "cr", "tab", "ptab")
 DROPPED = ("proofErr", "lastRenderedPageBreak", "softHyphen")
@@ -81,6 +86,21 @@ class Style:
         return run
 
 
+@dataclass(frozen=True)
+class Control:
+    """The mark of a content control of a docx. Each control is a mark of its own."""
+
+    element: Element
+
+    def open(self, parent: Element, again: bool) -> Element:
+        """Append a copy without content; return the element for it. Only the first has its id."""
+        control = etree.SubElement(parent, self.element.tag)
+        control.extend(deepcopy(child) for child in self.element if child.tag != CONTENT)
+        for number in list(control.iterfind(f"*/{WORD}id")) if again else ():
+            number.getparent().remove(number)
+        return etree.SubElement(control, CONTENT)
+
+
 def read_docx(content: bytes, name: str, limits: Limits) -> Document:
     """Read a Word document: its text, headers, footers, notes and comments."""
     return _read(content, name, limits, DOCX_PARTS, lambda tree: _paragraphs(tree, WORD))
@@ -91,9 +111,9 @@ def read_pptx(content: bytes, name: str, limits: Limits) -> Document:
     return _read(content, name, limits, PPTX_PARTS, lambda tree: _paragraphs(tree, DRAWING))
 
 
-def read_odt(content: bytes, name: str, limits: Limits) -> Document:
-    """Read a text document of LibreOffice."""
-    return _read(content, name, limits, ODT_PARTS, _odt_blocks)
+def read_opendocument(content: bytes, name: str, limits: Limits) -> Document:
+    """Read a text document or a presentation of LibreOffice."""
+    return _read(content, name, limits, ODF_PARTS, _odf_blocks)
 
 
 ReadBlocks = Callable[[Tree], Sequence[Block]]
@@ -162,8 +182,19 @@ def _pieces(parent: Element, marks: Marks, namespace: str) -> Iterator[Piece]:
             yield from _run(child, marks, namespace)
         elif name in WRAPPERS and str(child.tag).startswith(namespace):
             yield from _pieces(child, (*marks, Inline(child)), namespace)
+        elif (content := _written_content(child)) is not None:
+            yield from _pieces(content, (*marks, Control(child)), namespace)
         else:
             yield Piece("\n" if name in BREAKS else "", marks, child)
+
+
+def _written_content(element: Element) -> Element | None:
+    """Return the content of a content control whose text is translated; None for others."""
+    content = element.find(CONTENT)
+    if content is None or not any((text.text or "").strip() for text in content.iter(f"{WORD}t")):
+        return None
+    properties = element.iterfind(f"{WORD}sdtPr/*")
+    return None if any(local_name(each) in CHOSEN for each in properties) else content
 
 
 def _run(run: Element, marks: Marks, namespace: str) -> Iterator[Piece]:
@@ -250,16 +281,16 @@ def _append_to_run(run: Element, text: str) -> None:
 # --- OpenDocument ---------------------------------------------------------------------------------
 
 
-def _odt_blocks(tree: Tree) -> list[Block]:
+def _odf_blocks(tree: Tree) -> list[Block]:
     blocks = []
     for element in list(tree.iter(f"{TEXT}p", f"{TEXT}h")):
         for space in list(element.iter(f"{TEXT}s")):
             _replace_by_space(space)
-        blocks.append(collapse_space(read_block(element, _odt_kind)))
+        blocks.append(collapse_space(read_block(element, _odf_kind)))
     return blocks
 
 
-def _odt_kind(element: Element) -> Kind:
+def _odf_kind(element: Element) -> Kind:
     if element.tag in (f"{TEXT}span", f"{TEXT}a"):
         return "inline"
     return "break" if element.tag in (f"{TEXT}tab", f"{TEXT}line-break") else "object"

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from tfnmt.documents.archive import Limits
 from tfnmt.documents.segments import Document, Piece, Segment, text_segment
 from tfnmt.errors import UserError
 
@@ -13,6 +14,9 @@ BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+
+LINE = re.compile(r"\s*[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
+"""A line of text without its end, and all white space before it."""
 
 CUE = re.compile(r"\d.*-->.*\d")
 """The line with the times of a subtitle."""
@@ -41,22 +45,39 @@ def decode(content: bytes, name: str) -> str:
     return text
 
 
-def read_text(content: bytes, name: str) -> Document:
-    """Read plain text. Each line is translated on its own."""
-    lines = decode(content, name).splitlines(keepends=True)
-    segments = [text_segment(line) for line in lines]
+def decode_within(limits: Limits, content: bytes, name: str) -> str:
+    """Return a text, most of which is translated; see `decode`.
+
+    The limit of characters is checked here, because the parts of a text need more memory.
+
+    Raises:
+        UserError: The text is too long, or has another encoding.
+    """
+    text = decode(content, name)
+    limits.check_characters(len(text), name)
+    return text
+
+
+def read_text(content: bytes, name: str, limits: Limits) -> Document:
+    """Read plain text. Each line is a segment, with the blank lines before it.
+
+    Raises:
+        UserError: The text is too long, or not UTF-8.
+    """
+    lines = LINE.findall(decode_within(limits, content, name))
+    segments = [text_segment(line) for line in lines if line]
     return Document(
         segments, lambda: "".join(segment.translated_text for segment in segments).encode()
     )
 
 
-def read_subtitles(content: bytes, name: str) -> Document:
-    """Read SubRip or WebVTT. Times, settings, comments and styles stay as they are.
+def read_subtitles(content: bytes, name: str, limits: Limits) -> Document:
+    """Read SubRip or WebVTT. Times, settings, comments and styles stay unchanged.
 
     Raises:
-        UserError: The file has no subtitles, or is not UTF-8.
+        UserError: The file has no subtitles, is too long, or is not UTF-8.
     """
-    text = decode(content, name)
+    text = decode_within(limits, content, name)
     newline = "\r\n" if "\r\n" in text else "\n"
     parts: list[str | tuple[Segment, int]] = []
     for blank, group in groupby(text.splitlines(), key=lambda line: not line.strip()):

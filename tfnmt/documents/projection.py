@@ -8,7 +8,7 @@ import numpy as np
 
 from tfnmt.documents.alignment import find_words, nearest_words, word_weights
 from tfnmt.documents.glossary import Match
-from tfnmt.documents.segments import Alignment, Marks, Piece, joined, merged
+from tfnmt.documents.segments import Alignment, Marks, Piece, common_marks, joined, merged
 from tfnmt.documents.sentences import Span
 
 MAX_GAP = 2
@@ -46,6 +46,11 @@ class _Word:
     span: Span
     nearest: int  # the source word
     marks: Marks = ()
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is no punctuation mark."""
+        return _has_word(self.text)
 
 
 class _Anchor(NamedTuple):
@@ -122,7 +127,7 @@ def _marks_by_word(pieces: Sequence[Piece], words: Sequence[Span]) -> list[Marks
 
 
 def _fill_gaps(words: Sequence[_Word], marks: Sequence[Marks], weights: np.ndarray) -> None:
-    """Mark words between two words of the same mark, if the model looked at the mark as well."""
+    """Mark words between two words of the same mark, if the model attended to the mark as well."""
     for index, word in enumerate(words):
         if not word.marks or index == 0 or words[index - 1].marks == word.marks:
             continue
@@ -145,11 +150,14 @@ def _lost_marks(
     words: Sequence[_Word],
     weights: np.ndarray,
 ) -> Iterator[_Anchor]:
-    """Give marks without words the word that depends most on them; yield those that find none."""
+    """Give marks without words the word that depends most on them; yield those that find none.
+
+    Punctuation is no word, unless the mark of the source has only punctuation.
+    """
     position = 0
     for piece in pieces:
         start, position = position, position + len(piece.text)
-        present = [word.marks for word in words]
+        present = [word.marks for word in words if word.is_word or not _has_word(piece.text)]
         if not piece.text or not piece.marks or piece.marks in present:
             continue
         columns = [
@@ -158,12 +166,12 @@ def _lost_marks(
         free = [
             index
             for index, word in enumerate(words)
-            if word.text[0].isalnum() and present.count(word.marks) > 1
+            if word.is_word and present.count(word.marks) > 1
         ]
         if columns and free:
             best = max(free, key=lambda index: weights[index, columns].sum())
             words[best].marks = piece.marks
-        else:
+        elif all(word.marks != piece.marks for word in words):
             yield _Anchor(_place(start, source_words, words), Piece("", piece.marks))
 
 
@@ -188,6 +196,10 @@ def _objects(
         if position and all(space):
             yield _Anchor(last, Piece(" ", piece.marks), after_space)
         yield _Anchor(last, piece, after_space)
+
+
+def _has_word(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def _place(position: int, source_words: Sequence[Span], words: Sequence[_Word]) -> int:
@@ -252,7 +264,7 @@ def _build(
     marks = words[0].marks if words else ()
     for index, word in enumerate(words):
         yield from between.get((index, False), ())
-        yield Piece(translation[end : word.span.start], _common(marks, word.marks))
+        yield Piece(translation[end : word.span.start], common_marks(marks, word.marks))
         yield from between.get((index, True), ())
         original = source.originals.get(word.text, Piece(word.text))
         yield original if original.atom is not None else original._replace(marks=word.marks)
@@ -260,12 +272,3 @@ def _build(
     for after_space in (False, True):
         yield from between.get((len(words), after_space), ())
     yield Piece(translation[end:], marks)
-
-
-def _common(first: Marks, second: Marks) -> Marks:
-    common = []
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        common.append(one)
-    return tuple(common)

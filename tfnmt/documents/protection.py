@@ -7,7 +7,7 @@ tried; the last resort is to translate the text around it in parts.
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -97,14 +97,25 @@ def _matches(text: str) -> list[Span]:
     return spans
 
 
-def choose_stand_ins(text: str, protected: Sequence[Protected], attempt: int) -> list[str] | None:
+def choose_stand_ins(
+    text: str, protected: Sequence[Protected], attempt: int, excluded: Container[str] = ()
+) -> list[str] | None:
     """Return different stand-ins that a text does not contain; None if there are too few.
 
     A number stands for a measure at first, and a name for anything else. The second attempt is the
     opposite.
+
+    Args:
+        text: The text.
+        protected: The parts to replace.
+        attempt: The number of attempts before this one.
+        excluded: Words in lower case that are no stand-ins.
     """
     used = set(WORD.findall(text))
-    words = [iter(word for word in each if word not in used) for each in (NUMBERS, NAMES)]
+    words = [
+        iter(word for word in each if word not in used and word.lower() not in excluded)
+        for each in (NUMBERS, NAMES)
+    ]
     chosen = []
     for _, piece in protected:
         is_measure = bool(MEASURE.match(piece.text))

@@ -4,7 +4,7 @@ A format reads a document to segments. `tfnmt.documents.translation` sets the tr
 and the format writes the document again. Neither knows anything of the other.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -117,6 +117,36 @@ def divide(pieces: Sequence[Piece], positions: Sequence[int]) -> list[list[Piece
             first = last
         start = end
     return parts[:-1]
+
+
+def common_marks(first: Marks, second: Marks) -> Marks:
+    """Return the outer marks that two pieces share."""
+    count = 0
+    while count < min(len(first), len(second)) and first[count] == second[count]:
+        count += 1
+    return first[:count]
+
+
+class MarkChange(NamedTuple):
+    """A piece, and the marks that end and begin before it."""
+
+    piece: Piece
+    ending: Marks
+    """The innermost first."""
+    beginning: Sequence[tuple[Any, bool]]
+    """The outermost first, each with whether an earlier piece had the mark as well."""
+
+
+def mark_changes(pieces: Iterable[Piece]) -> Iterator[MarkChange]:
+    """Yield each piece with the changes of marks. The marks of the last piece do not end."""
+    current: Marks = ()
+    seen: set[Any] = set()
+    for piece in pieces:
+        kept = len(common_marks(current, piece.marks))
+        new = piece.marks[kept:]
+        yield MarkChange(piece, current[kept:][::-1], [(mark, mark in seen) for mark in new])
+        current = piece.marks
+        seen.update(new)
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:

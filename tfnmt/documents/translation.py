@@ -188,6 +188,8 @@ class _Batch:
         self._translator = translator
         self._options = options
         self._notices = notices
+        # A stand-in in a translation must not be taken for a term of the glossary.
+        self._excluded = options.glossary.words if options.glossary else frozenset()
 
     def translate(self, sentences: Sequence[_Sentence]) -> None:
         """Set the results of the sentences."""
@@ -197,7 +199,7 @@ class _Batch:
 
     def _attempt(self, sentences: Sequence[_Sentence], attempt: int) -> list[_Sentence]:
         """Translate with stand-ins; return the sentences in which one was lost."""
-        sources = [_model_text(sentence, attempt) for sentence in sentences]
+        sources = [self._model_text(sentence, attempt) for sentence in sentences]
         texts = [source.text for source in sources if source]
         translations = iter(self._translator.translate(texts) if texts else ())
         left: list[_Sentence] = []
@@ -243,8 +245,24 @@ class _Batch:
             match
             for match in self._options.glossary.find(source.text)
             if not contains_words(translation, match.translation)
-            and match.term not in source.originals
         ]
+
+    def _model_text(self, sentence: _Sentence, attempt: int) -> ModelText | None:
+        """Return the text that the model reads; None if there are too few stand-ins."""
+        text = joined(sentence.pieces)
+        words = choose_stand_ins(text, sentence.protected, attempt, self._excluded)
+        if words is None:
+            return None
+        replacements = [
+            Piece(word, original.marks)
+            for (_, original), word in zip(sentence.protected, words, strict=True)
+        ]
+        between, inside = _divide_at(sentence, replacements)
+        pieces = list(between[0])
+        for replacement, after in zip(inside, between[1:], strict=True):
+            pieces += [*replacement, *after]
+        originals = [original for _, original in sentence.protected]
+        return ModelText(pieces, dict(zip(words, originals, strict=True)))
 
     def _translate_around(self, sentences: Sequence[_Sentence]) -> None:
         """Translate the text between protected parts in parts."""
@@ -266,24 +284,6 @@ class _Batch:
         self._attempt([part for parts in all_parts for part in parts if _has_words(part)], 0)
         for sentence, parts in zip(sentences, all_parts, strict=True):
             sentence.result = [piece for part in parts for piece in part.final]
-
-
-def _model_text(sentence: _Sentence, attempt: int) -> ModelText | None:
-    """Return the text that the model reads; None if there are too few stand-ins."""
-    text = joined(sentence.pieces)
-    words = choose_stand_ins(text, sentence.protected, attempt)
-    if words is None:
-        return None
-    replacements = [
-        Piece(word, original.marks)
-        for (_, original), word in zip(sentence.protected, words, strict=True)
-    ]
-    between, inside = _divide_at(sentence, replacements)
-    pieces = list(between[0])
-    for replacement, after in zip(inside, between[1:], strict=True):
-        pieces += [*replacement, *after]
-    originals = [original for _, original in sentence.protected]
-    return ModelText(pieces, dict(zip(words, originals, strict=True)))
 
 
 def _divide_at(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from lxml import etree
 
-from tfnmt.documents.segments import Marks, Piece, Segment
+from tfnmt.documents.segments import Marks, Piece, Segment, mark_changes
 from tfnmt.errors import UserError
 
 Element = etree._Element
@@ -16,6 +16,8 @@ Tree = etree._ElementTree
 
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+LINK_TARGET = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+"""An attribute of an office document that refers to an id elsewhere."""
 
 Kind = Literal["inline", "object", "break", "block"]
 Classify = Callable[[Element], Kind]
@@ -76,7 +78,7 @@ class Inline:
         attributes = {
             name: value
             for name, value in self.element.attrib.items()
-            if not (again and etree.QName(name).localname == "id")
+            if not (again and etree.QName(name).localname == "id") or name == LINK_TARGET
         }
         return etree.SubElement(parent, self.element.tag, attributes)
 
@@ -183,20 +185,13 @@ def write_pieces(
         pieces: The pieces, whose marks have the method `open`.
         append: Appends text.
     """
-    opened: list[tuple[object, Element]] = []
-    seen: set[object] = set()
-    for piece in pieces:
-        same = 0
-        while same < min(len(opened), len(piece.marks)) and opened[same][0] == piece.marks[same]:
-            same += 1
-        del opened[same:]
-        for mark in piece.marks[same:]:
-            inner = opened[-1][1] if opened else parent
-            opened.append((mark, mark.open(inner, mark in seen)))
-            seen.add(mark)
-        inner = opened[-1][1] if opened else parent
+    parents = [parent]
+    for piece, ending, beginning in mark_changes(pieces):
+        del parents[len(parents) - len(ending) :]
+        for mark, again in beginning:
+            parents.append(mark.open(parents[-1], again))
         if piece.atom is None:
-            append(inner, piece.text)
+            append(parents[-1], piece.text)
         else:
             piece.atom.tail = None
-            inner.append(piece.atom)
+            parents[-1].append(piece.atom)

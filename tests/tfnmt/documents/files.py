@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 
 import docx
 import pptx
-from odf.opendocument import OpenDocumentText
+from odf.draw import Frame, Page, TextBox
+from odf.opendocument import OpenDocumentPresentation, OpenDocumentText
+from odf.style import MasterPage, PageLayout
 from odf.text import H, LineBreak, P, S, Span
 
 CONTAINER = '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"/>'
@@ -55,6 +57,21 @@ def make_odt() -> bytes:
     paragraph.addElement(LineBreak())
     paragraph.addText("five")
     document.text.addElement(paragraph)
+    return _saved(document.save)
+
+
+def make_odp() -> bytes:
+    document = OpenDocumentPresentation()
+    layout = PageLayout(name="layout")
+    master = MasterPage(name="master", pagelayoutname=layout)
+    document.automaticstyles.addElement(layout)
+    document.masterstyles.addElement(master)
+    page, frame, box = Page(masterpagename=master), Frame(), TextBox()
+    paragraph = P(text="one ")
+    paragraph.addElement(Span(text="two"))
+    for parent, child in ((box, paragraph), (frame, box), (page, frame)):
+        parent.addElement(child)
+    document.presentation.addElement(page)
     return _saved(document.save)
 
 
@@ -162,6 +179,7 @@ FILES = {
     "a.docx": make_docx(),
     "a.pptx": make_pptx(),
     "a.odt": make_odt(),
+    "a.odp": make_odp(),
     "a.epub": make_epub(),
     "a.srt": SRT,
     "a.vtt": VTT,

@@ -1,6 +1,7 @@
 """Each format: the text is translated, everything else is kept, and bad files are refused."""
 
 import io
+import tracemalloc
 import zipfile
 
 import docx
@@ -12,7 +13,8 @@ from tests.tfnmt.documents.files import CONTAINER, FILES, PAGE, make_docx, make_
 from tests.tfnmt.documents.translators import Reversed, UpperCase
 from tfnmt.documents.archive import Limits
 from tfnmt.documents.formats import FORMATS, Languages, read_document, suffix_of
-from tfnmt.documents.segments import Translator
+from tfnmt.documents.markdown import BREAK
+from tfnmt.documents.segments import Piece, Translator
 from tfnmt.documents.translation import Options, translate_segments
 from tfnmt.errors import UserError
 
@@ -45,6 +47,29 @@ def test_text_keeps_its_line_breaks() -> None:
     assert translate("a.txt", "é\n".encode("utf-16")) == "É\n".encode()
 
 
+def test_blank_lines_of_a_text_need_no_memory_of_their_own() -> None:
+    lines = 1_000_000
+    content = b"\n" * lines + b"one\n"
+    tracemalloc.start()
+    document = read_document(content, "a.txt", Limits(), LANGUAGES)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * lines
+    translate_segments(document.segments, UpperCase(), Options())
+    assert document.write() == b"\n" * lines + b"ONE\n"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.srt"])
+def test_length_of_a_text_is_checked_before_its_lines_need_memory(name: str) -> None:
+    lines = 100_000
+    tracemalloc.start()
+    with pytest.raises(UserError, match="the limit is 50000"):
+        read_document(b"\n" * lines, name, Limits(characters=lines // 2), LANGUAGES)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * lines
+
+
 def test_docx_keeps_the_style_of_each_run() -> None:
     document = docx.Document(io.BytesIO(translate("a.docx", translator=Reversed())))
     title, paragraph = document.paragraphs
@@ -63,10 +88,35 @@ def test_docx_keeps_the_style_of_each_run() -> None:
     assert document.sections[0].header.paragraphs[0].text == "HEADER THE"
 
 
-def test_docx_fields_and_text_boxes_are_kept() -> None:
-    def run(content: str) -> str:
-        return f"<w:r>{content}</w:r>"
+OFFICE = "http://schemas.openxmlformats.org"
+RELATIONSHIPS = f"{OFFICE}/officeDocument/2006/relationships"
 
+
+def run(content: str) -> str:
+    return f"<w:r>{content}</w:r>"
+
+
+def translate_paragraph(content: str, translator: Translator | None = None) -> etree._Element:
+    """Return the translated part of a docx with one paragraph."""
+    namespaces = f'xmlns:w="{OFFICE}/wordprocessingml/2006/main" xmlns:r="{RELATIONSHIPS}"'
+    page = f"<w:document {namespaces}><w:body><w:p>{content}</w:p></w:body></w:document>"
+    translated = translate("a.docx", make_zip({"word/document.xml": page}), translator)
+    with zipfile.ZipFile(io.BytesIO(translated)) as archive:
+        return etree.fromstring(archive.read("word/document.xml"))
+
+
+def written(root: etree._Element) -> list[str]:
+    return [each.text for each in root.iter("{*}t") if each.text.strip()]
+
+
+class Apart(UpperCase):
+    """Aligns the second of three words with the last."""
+
+    def source_of(self, row: int, length: int) -> int:
+        return [0, 2, 1, 3][row]
+
+
+def test_docx_fields_and_text_boxes_are_kept() -> None:
     text = "".join(
         [
             run("<w:t>see page </w:t>"),
@@ -79,16 +129,52 @@ def test_docx_fields_and_text_boxes_are_kept() -> None:
             '<w:del w:id="1">' + run("<w:delText>gone</w:delText>") + "</w:del>",
         ]
     )  # fmt: skip
-    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-    page = f'<w:document xmlns:w="{namespace}"><w:body><w:p>{text}</w:p></w:body></w:document>'
-    content = translate("a.docx", make_zip({"word/document.xml": page}))
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        root = etree.fromstring(archive.read("word/document.xml"))
-    texts = [each.text for each in root.iter("{*}t") if each.text.strip()]
-    assert texts == ["SEE PAGE ", "seven", "THE LINK", "A BOX"]
+    root = translate_paragraph(text)
+    assert written(root) == ["SEE PAGE ", "seven", "THE LINK", "A BOX"]
     kinds = [next(iter(each.attrib.values())) for each in root.iter("{*}fldChar")]
     assert kinds == ["begin", "separate", "end"]
     assert len(list(root.iter("{*}hyperlink"))) == len(list(root.iter("{*}delText"))) == 1
+
+
+def control(properties: str, content: str) -> str:
+    return (
+        f'<w:sdt><w:sdtPr><w:id w:val="7"/>{properties}</w:sdtPr>'
+        f"<w:sdtContent>{content}</w:sdtContent></w:sdt>"
+    )
+
+
+def test_docx_text_of_content_controls_is_translated() -> None:
+    inner = control("<w:text/>", run("<w:rPr><w:b/></w:rPr><w:t>three</w:t>"))
+    text = run("<w:t>one </w:t>") + control('<w:tag w:val="x"/>', run("<w:t>two </w:t>") + inner)
+    root = translate_paragraph(text, Reversed())
+    assert written(root) == ["THREE ", "TWO ", "ONE"]
+    assert [each.getparent().tag for each in root.iter("{*}sdt")] == [
+        root.find(".//{*}p").tag,
+        root.find(".//{*}sdtContent").tag,
+    ]
+    assert written(root.find(".//{*}sdt")) == ["THREE ", "TWO "]
+    assert len(root.findall(".//{*}sdtPr/{*}tag")) == len(root.findall(".//{*}b")) == 1
+    assert [each.tag.rpartition("}")[2] for each in root.find(".//{*}sdt")] == [
+        "sdtPr",
+        "sdtContent",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["dropDownList", "comboBox", "date", "checkbox"])
+def test_docx_chosen_values_of_content_controls_are_kept(kind: str) -> None:
+    text = run("<w:t>one </w:t>") + control(f"<w:{kind}/>", run("<w:t>keep</w:t>"))
+    assert written(translate_paragraph(text)) == ["ONE ", "keep"]
+
+
+def test_docx_control_and_link_whose_words_are_apart_are_written_twice() -> None:
+    two = run("<w:t>one two</w:t>")
+    for around in (control("", two), f'<w:hyperlink r:id="rId3">{two}</w:hyperlink>'):
+        root = translate_paragraph(around + run("<w:t> three</w:t>"), Apart())
+        assert written(root) == ["ONE ", "TWO ", "THREE"]
+        controls, links = root.findall(".//{*}sdt"), root.findall(".//{*}hyperlink")
+        assert len(controls or links) == 2
+        assert len(root.findall(".//{*}sdtPr/{*}id")) == (1 if controls else 0)
+        assert all(link.get(f"{{{RELATIONSHIPS}}}id") == "rId3" for link in links)
 
 
 def test_pptx_keeps_the_style_of_each_run() -> None:
@@ -110,6 +196,21 @@ def test_odt_keeps_spans_and_line_breaks() -> None:
         content = archive.read("content.xml").decode()
     expected = "FOUR THREE <text:span>TWO</text:span> ONE<text:line-break/>FIVE</text:p>"
     assert expected in content
+
+
+def test_odp_keeps_spans() -> None:
+    with zipfile.ZipFile(io.BytesIO(translate("a.odp", translator=Reversed()))) as archive:
+        assert "<text:span>TWO</text:span> ONE</text:p>" in archive.read("content.xml").decode()
+
+
+def test_epub_picture_with_a_title_does_not_end_a_sentence() -> None:
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><title>keep</title></svg>'
+    page = f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>a {svg} b</p></body></html>'
+    translator = UpperCase()
+    files = {"META-INF/container.xml": CONTAINER, "page.xhtml": page}
+    with zipfile.ZipFile(io.BytesIO(translate("a.epub", make_zip(files), translator))) as archive:
+        assert f"<p>A {svg} B</p>" in archive.read("page.xhtml").decode()
+    assert len(translator.texts) == 1
 
 
 def test_epub_keeps_its_structure() -> None:
@@ -152,6 +253,21 @@ def test_markdown_is_replaced_in_the_source() -> None:
     assert translate("a.md", translator=Reversed()).decode() == REVERSED_MARKDOWN
     assert b"- [ ] A TASK\n" in translate("a.md")
     assert b"- 1\\. B **C**\n" in translate("a.md")
+
+
+def test_markdown_space_is_moved_out_of_emphasis() -> None:
+    document = read_document(b"*a*\n", "a.md", Limits(), LANGUAGES)
+    (segment,) = document.segments
+    em = segment.pieces[0].marks[0]
+    link = em._replace(number=9, start="[", end="](x)")
+    segment.translation = [
+        Piece("one ", (link, em)),
+        Piece("\n", (link,), BREAK),
+        Piece("  ", (em,)),
+        Piece("", (link, em)),
+        Piece(" two", (em,)),
+    ]
+    assert document.write() == b"[*one* ](x)\\\n   *two*\n"
 
 
 def test_markdown_characters_of_a_translation_are_escaped() -> None:

@@ -61,6 +61,14 @@ def test_page_keeps_its_document_type_and_head() -> None:
     assert translate(page) == expected
 
 
+@pytest.mark.parametrize("content", ["<title>x</title>", "<g><desc><div>x</div></desc></g>"])
+def test_picture_with_a_title_does_not_end_a_sentence(content: str) -> None:
+    picture = f"<svg>{content}</svg>"
+    translator = UpperCase()
+    assert translate(f"<p>one {picture} two</p>", translator) == f"<p>ONE {picture} TWO</p>"
+    assert len(translator.texts) == 1
+
+
 def test_element_whose_words_are_apart_has_one_id() -> None:
     class Apart(UpperCase):
         def source_of(self, row: int, length: int) -> int:

@@ -68,6 +68,18 @@ def test_mark_without_a_word_in_the_translation_is_not_lost() -> None:
     assert "".join(piece.text for piece in translation) == "ONE"
 
 
+def test_mark_of_a_word_is_not_left_on_punctuation() -> None:
+    class Short(UpperCase):
+        def translate_one(self, sentence: str) -> str:
+            return "ONE TWO."
+
+    translation, _ = translate([Piece("one two "), Piece("three.", BOLD)], Short())
+    bold = [piece.text.strip() for piece in translation if piece.marks == BOLD]
+    assert bold in (["ONE", "."], ["TWO."])
+    translation, _ = translate([Piece("one two"), Piece(".", BOLD)], UpperCase())
+    assert translation == [Piece("ONE TWO"), Piece(".", BOLD)]
+
+
 def test_empty_translation_keeps_marks_and_objects() -> None:
     class Empty(UpperCase):
         def translate_one(self, sentence: str) -> str:
@@ -180,6 +192,16 @@ def test_glossary_term_without_neighboring_words_is_reported() -> None:
     )
     assert translation == [Piece("ONE TWO THREE")]
     assert notices.texts == ["glossary: one: not translated as EINS in: one two three"]
+
+
+def test_stand_in_is_no_term_of_the_glossary() -> None:
+    pieces = [Piece("see {name} and the house")]
+    translation, notices = translate(pieces, UpperCase(), Glossary({"house": "123"}))
+    assert translation == [Piece("SEE {name} AND THE 123")]
+    assert not notices.count
+    translation, notices = translate(pieces, UpperCase(), Glossary({"123 and": "x"}))
+    assert translation == [Piece("SEE {name} AND THE HOUSE")]
+    assert not notices.count
 
 
 def test_long_sentence_is_divided_at_spaces() -> None:
