@@ -367,7 +367,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("status", [403, 404, 500])
+@pytest.mark.parametrize("status", [403, 404, 410, 500])
 def test_http_error_names_status_and_alternatives(
     server: Server, tmp_path: Path, status: int
 ) -> None:
@@ -394,6 +394,40 @@ def test_web_page_instead_of_the_file_is_not_kept(
 ) -> None:
     server.answers = [answer]
     assert "a web page instead of the file; " in fetch_error(corpus(server), tmp_path)
+    assert not files_in(tmp_path)
+
+
+def test_redirect_to_the_new_address_of_the_file_is_followed(
+    server: Server, tmp_path: Path
+) -> None:
+    server.answers = [respond(301, Location="/moved/corpus.tgz"), complete]
+    assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
+    assert [path for path, _ in server.requests] == [
+        "/sets/corpus.tgz?download=1",
+        "/moved/corpus.tgz",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("/welcome", "received a web page instead of the file"),
+        ("/sets/corpus.tgz", "Exceeded 30 redirects"),
+        ("file:///etc/passwd", "No connection adapters were found"),
+    ],
+    ids=["a page", "itself", "a local file"],
+)
+def test_redirect_to_something_else_is_an_error_with_alternatives(
+    server: Server, tmp_path: Path, location: str, problem: str
+) -> None:
+    page = respond(200, b"<p>We have moved", Content_Type="text/html")
+    moved = respond(301, Location=location)
+    server.answers = [moved, page] if location == "/welcome" else [moved]
+    message = fetch_error(corpus(server), tmp_path)
+    assert problem in message
+    assert message.endswith(
+        f"; try --mirror=URL, or put the file here by hand: {tmp_path / 'corpus.tgz'}"
+    )
     assert not files_in(tmp_path)
 
 
