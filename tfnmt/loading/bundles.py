@@ -22,7 +22,7 @@ import json
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from tfnmt.config import dump_config
 from tfnmt.data.preparation.tokenizer import Tokenizer
@@ -39,6 +39,12 @@ from tfnmt.runs.checkpoints import (
 )
 from tfnmt.runs.run import Run
 from tfnmt.runtime.files import atomic_path, remove
+
+MAX_RATIO = 10
+"""Maximum size of an unpacked bundle divided by that of its archive. Weights hardly compress."""
+
+MIN_LIMIT = 64_000_000
+"""Bytes that any bundle may unpack to."""
 
 LICENSE = "LICENSE.txt"
 REQUIRED = ("config.yaml", TOKENIZER, LICENSE)
@@ -154,9 +160,12 @@ def unpack_bundle(archive: Path, folder: Path) -> None:
 
 def _extract(archive: Path, folder: Path) -> None:
     """Extract an archive into a folder, and verify the checksum at its end."""
+    limit = max(MIN_LIMIT, MAX_RATIO * archive.stat().st_size)
     try:
-        with gzip.open(archive) as content, tarfile.open(fileobj=content, mode="r:") as members:
-            members.extractall(folder, filter="data")  # no path leaves the folder
+        with gzip.open(archive) as stream:
+            content = _Limited(stream, limit)
+            with tarfile.open(fileobj=cast(IO[bytes], content), mode="r|") as members:
+                members.extractall(folder, filter=_only_files)
             while content.read(2**20):  # the checksum of gzip follows the last member
                 pass
     except Exception as error:  # tarfile and zlib raise many types
@@ -164,6 +173,33 @@ def _extract(archive: Path, folder: Path) -> None:
             raise
         reason = str(error) or type(error).__name__
         raise UserError(f"{archive}: not a bundle, or damaged ({reason}); remove it") from error
+
+
+class _Limited:
+    """A stream that ends with an error at a limit, so that no small archive fills the disk."""
+
+    def __init__(self, stream: gzip.GzipFile, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._left = limit
+
+    def read(self, size: int) -> bytes:
+        content = self._stream.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise ValueError(f"unpacks to more than {self._limit:,} bytes")
+        return content
+
+
+def _only_files(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """Accept files and folders that stay in the folder.
+
+    Links are refused: those that the `data` filter accepts can lead out of the folder in versions
+    of Python before 3.11.13, 3.12.11 and 3.13.4 (CVE-2025-4517).
+    """
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        raise ValueError(f"{member.name}: neither a file nor a folder")
+    return tarfile.data_filter(member, folder)
 
 
 def _check(archive: Path, folder: Path) -> Path:
