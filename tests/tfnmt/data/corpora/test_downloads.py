@@ -2,8 +2,10 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -534,6 +536,30 @@ def test_insecure_connection_is_an_error(server: Server, tmp_path: Path) -> None
     message = fetch_error(corpus(server), tmp_path, server.base.replace("http:", "https:"))
     assert ": no secure connection (" in message
     assert "; try --mirror=URL, or put the file here by hand: " in message
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: not installed")
+def test_redirect_from_https_to_http_is_an_error(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with Server() as secure:
+        secure.socket = context.wrap_socket(secure.socket, server_side=True)
+        secure.answers = [respond(302, Location=f"{server.base}/corpus.tgz")]
+        threading.Thread(target=secure.serve_forever, args=(0.02,), daemon=True).start()
+        download = Download(f"https://127.0.0.1:{secure.server_port}/corpus.tgz", len(CONTENT))
+        message = fetch_error(download, tmp_path / "data")
+        secure.answers = [complete]
+        assert fetch(download, tmp_path / "data").read_bytes() == CONTENT
+        secure.shutdown()
+    assert ": was redirected to an address without encryption; try --mirror=URL" in message
 
 
 def test_invalid_url_is_an_error(tmp_path: Path) -> None:
