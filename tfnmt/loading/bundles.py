@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from tfnmt.config import dump_config
+from tfnmt.data.corpora.archives import LimitedReader, unpacked_limit
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UserError
 from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
@@ -42,9 +43,6 @@ from tfnmt.runtime.files import atomic_path, remove
 
 MAX_RATIO = 10
 """Maximum size of an unpacked bundle divided by that of its archive. Weights hardly compress."""
-
-MIN_LIMIT = 64_000_000
-"""Bytes that any bundle may unpack to."""
 
 LICENSE = "LICENSE.txt"
 REQUIRED = ("config.yaml", TOKENIZER, LICENSE)
@@ -160,10 +158,9 @@ def unpack_bundle(archive: Path, folder: Path) -> None:
 
 def _extract(archive: Path, folder: Path) -> None:
     """Extract an archive into a folder, and verify the checksum at its end."""
-    limit = max(MIN_LIMIT, MAX_RATIO * archive.stat().st_size)
     try:
         with gzip.open(archive) as stream:
-            content = _Limited(stream, limit)
+            content = LimitedReader(stream, unpacked_limit(archive, MAX_RATIO))
             with tarfile.open(fileobj=cast(IO[bytes], content), mode="r|") as members:
                 members.extractall(folder, filter=_only_files)
             while content.read(2**20):  # the checksum of gzip follows the last member
@@ -173,22 +170,6 @@ def _extract(archive: Path, folder: Path) -> None:
             raise
         reason = str(error) or type(error).__name__
         raise UserError(f"{archive}: not a bundle, or damaged ({reason}); remove it") from error
-
-
-class _Limited:
-    """A stream that ends with an error at a limit, so that no small archive fills the disk."""
-
-    def __init__(self, stream: gzip.GzipFile, limit: int) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._left = limit
-
-    def read(self, size: int) -> bytes:
-        content = self._stream.read(size)
-        self._left -= len(content)
-        if self._left < 0:
-            raise ValueError(f"unpacks to more than {self._limit:,} bytes")
-        return content
 
 
 def _only_files(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:

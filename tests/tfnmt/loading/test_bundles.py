@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from tfnmt import export, translate
+from tfnmt.data.corpora.archives import MIN_LIMIT
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading import registry
-from tfnmt.loading.bundles import MIN_LIMIT, license_title, unpack_bundle
+from tfnmt.loading.bundles import license_title, unpack_bundle
 from tfnmt.loading.models import find_run
 from tfnmt.loading.registry import find_bundle
 from tfnmt.runs.checkpoints import sha256
