@@ -19,8 +19,10 @@ class StubServer(ThreadingHTTPServer):
     """Answers every request with the same status and body, after a delay."""
 
     status = 200
+    location = ""
     content = b""
     delay = 0.0
+    requests = 0
 
     def handle_error(self, *_: Any) -> None:
         """Ignore clients that disconnect."""
@@ -34,8 +36,11 @@ class Handler(BaseHTTPRequestHandler):
     server: StubServer
 
     def do_GET(self) -> None:
+        self.server.requests += 1
         time.sleep(self.server.delay)
         self.send_response(self.server.status)
+        if self.server.location:
+            self.send_header("Location", self.server.location)
         self.send_header("Content-Length", str(len(self.server.content)))
         self.end_headers()
         self.wfile.write(self.server.content)
@@ -110,6 +115,28 @@ def test_slow_server_is_504_and_unreachable_server_is_503(server: StubServer) ->
     with pytest.raises(ApiError) as unreachable:
         run("http://127.0.0.1:9/v1/models/demo", call)
     assert (slow.value.status, unreachable.value.status) == (504, 503)
+
+
+@pytest.mark.parametrize("operation", [call, version])
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirect_of_the_server_is_not_followed(
+    server: StubServer, operation: Callable[..., Any], status: int
+) -> None:
+    server.status, server.location = status, f"{server.url}/elsewhere"
+    with pytest.raises(ApiError) as caught:
+        run(server.url, operation)
+    assert caught.value.status == 502
+    assert server.requests == 1
+
+
+def test_proxy_of_the_environment_is_not_used(
+    server: StubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    server.content = b'{"outputs": {"text": ["a"], "score": [1]}}'
+    assert run(server.url, call)["text"] == ["a"]
 
 
 def test_version_is_the_highest_loaded_one(server: StubServer) -> None:
