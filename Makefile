@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-serving mutation fuzz soak check docs format
+.PHONY: help install demo test test-all test-serving mutation fuzz soak check docs lock format
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
@@ -14,6 +14,7 @@ RUN := runs/demo
 EXPORT := export/models/demo
 SOAK_RUN := runs/soak
 FUZZ_SECONDS := 60
+EXTRAS := train app ctranslate2 documents detect cluster
 # Sentences of the toy test set. None is in the training data.
 SENTENCES := "Sometimes Lukas has packed a heavy shirt." \
 	"Today his cat can return in front of these windows." \
@@ -92,6 +93,11 @@ check: .venv/.installed ## check formatting, lint, types and imports
 docs: .venv/.installed ## generate the reference pages and build the site in site/
 	$(BIN)/python -m docs.generate
 	$(BIN)/mkdocs build --strict
+
+lock: .venv/.installed ## pin all packages with their checksums in requirements.lock
+	$(BIN)/uv pip compile pyproject.toml $(EXTRAS:%=--extra=%) --universal --python-version=3.11 \
+		--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command="make lock" \
+		--upgrade --quiet --output-file=requirements.lock
 
 format: .venv/.installed ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .

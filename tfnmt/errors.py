@@ -3,8 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
-ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
-"""Control characters, such as a line break in a file name, as they appear in a message."""
+ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160))}
+"""Control characters as they appear in a message. In a file name, they could break a line. In the
+answer of a server, they could change the terminal."""
 
 
 class UserError(Exception):

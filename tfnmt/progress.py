@@ -6,14 +6,16 @@ from typing import Self, TypeVar
 
 from tqdm import tqdm
 
+from tfnmt.errors import ESCAPED
+
 Item = TypeVar("Item")
 
 
 def log(message: str) -> None:
-    """Print `tfnmt: MESSAGE` on stderr, above any progress bar."""
+    """Print `tfnmt: MESSAGE` on stderr, above any progress bar. Control characters are escaped."""
     if sys.stderr is None:  # in a daemon that uses tfnmt as a library; tqdm would print on stdout
         return
-    tqdm.write(f"tfnmt: {message}", file=sys.stderr)
+    tqdm.write(f"tfnmt: {message.translate(ESCAPED)}", file=sys.stderr)
     sys.stderr.flush()
 
 

@@ -1,5 +1,7 @@
 """A model in TensorFlow Serving, over REST."""
 
+import asyncio
+import json
 import re
 from typing import Any
 
@@ -48,7 +50,7 @@ class TFServingEngine(Engine):
         request = {"signature_name": signature, "inputs": columns}
         response = await self._send("POST", f"{self._url}:predict", json=request)
         try:
-            outputs = response.json()["outputs"]
+            outputs = (await asyncio.to_thread(_parse, response.content))["outputs"]
         except (ValueError, KeyError, TypeError) as error:
             raise _bad_backend() from error
         # The server omits the name of a single output. Only `info` has a single output.
@@ -108,6 +110,15 @@ def model_name(url: str) -> str:
             f"--backend={url}: not the address of a model; use http://host:8501/v1/models/NAME"
         )
     return match[1]
+
+
+def _parse(content: bytes) -> Any:
+    """Parse JSON in a thread that lets other threads run.
+
+    The parser is written in C and would keep the GIL until the end, which takes half a second for
+    the attention weights of a long sentence. A call of a Python function can pass the GIL on.
+    """
+    return json.loads(content, parse_float=lambda number: float(number))
 
 
 def _bad_backend() -> ApiError:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from app.errors import ApiError, OverloadedError
 
@@ -46,6 +47,8 @@ class Job:
     start: float
     """Virtual time at which the row may run; see `Batcher`."""
     result: asyncio.Future[Any] = field(default_factory=asyncio.Future)
+    waiting: int = 0
+    """Calls that wait for the result. The job is canceled when none is left."""
     queued_at: float = field(default_factory=time.monotonic)
 
     def length_ratio(self, other: "Job") -> float:
@@ -101,6 +104,9 @@ class Batcher:
 
     If several streams are idle, they divide the rows between them. If only one stream is idle, it
     takes the share of one stream and leaves the rest for the others.
+
+    A client's row that equals one of its unfinished rows shares the result of that row. Clients
+    never share: a fast answer must not tell a client what the others translate.
     """
 
     def __init__(
@@ -119,6 +125,8 @@ class Batcher:
         self._max_wait = max_wait
         self._observer = observer or Observer()
         self._queue: list[Job] = []
+        # Weak, so that a job leaves when its batch and all calls are done with it.
+        self._shared: WeakValueDictionary[tuple[Hashable, Task, Any], Job] = WeakValueDictionary()
         self._virtual_time = 0.0
         self._running: set[asyncio.Task[None]] = set()
 
@@ -135,7 +143,7 @@ class Batcher:
         Args:
             client: The client that sent the rows.
             task: The operation.
-            rows: Rows with their approximate lengths in tokens.
+            rows: Rows, which are hashable, with their approximate lengths in tokens.
 
         Raises:
             OverloadedError: The client's queued rows wait too long.
@@ -148,25 +156,42 @@ class Batcher:
     ) -> list[Any]:
         """Queue rows even if the queue is long; see `submit`.
 
-        If the caller is canceled, its rows are dropped from the queue.
+        If the caller is canceled, the rows that no other call waits for are dropped from the queue.
         """
         jobs = self._enqueue(client, task, rows)
+        for job in jobs:
+            job.waiting += 1
         self._dispatch()
         try:
-            return await asyncio.gather(*(job.result for job in jobs))
+            # Shielded, because canceling this call must not cancel the result of another one.
+            return await asyncio.gather(*(asyncio.shield(job.result) for job in jobs))
         finally:
             for job in jobs:
-                job.result.cancel()
+                job.waiting -= 1
+                if not job.waiting:
+                    job.result.cancel()
+
+    def stop_sharing(self) -> None:
+        """Share no results of the rows that are unfinished now, because the model has changed."""
+        self._shared.clear()
 
     def _enqueue(self, client: Hashable, task: Task, rows: Sequence[tuple[Any, int]]) -> list[Job]:
-        """Add rows to the queue, after the client's earlier rows."""
+        """Return the job of each row: the unfinished one of an equal row, or a new one.
+
+        New jobs are queued after the client's earlier ones. The rows of one call do not share jobs.
+        """
         earlier = (job.end for job in self._pending() if job.client == client)
         start = max([self._virtual_time, *earlier])
-        jobs = []
+        jobs, new = [], []
         for row, tokens in rows:
-            jobs.append(Job(client, task, row, tokens, start))
-            start = jobs[-1].end
-        self._queue = sorted(self._queue + jobs, key=lambda job: job.start)
+            job = self._shared.get((client, task, row))
+            if job is None or job.result.done():
+                job = Job(client, task, row, tokens, start)
+                start = job.end
+                new.append(job)
+            jobs.append(job)
+        self._shared.update({(client, task, job.row): job for job in new})
+        self._queue = sorted(self._queue + new, key=lambda job: job.start)
         return jobs
 
     def _check_wait(self, client: Hashable) -> None:

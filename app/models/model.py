@@ -114,6 +114,7 @@ class Model:
                 self.card = await self._engine.info()
                 self.version = version
                 self._cache.clear()
+                self._batcher.stop_sharing()
                 await self._warm_up(self.card)
                 self._warm_version = version
             self._set_state(True, f"version {version} is ready")

@@ -1,5 +1,6 @@
 """A fake engine without a model, whose answers and failures a test controls."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -30,6 +31,9 @@ class FakeEngine(Engine):
         self.calls: list[str] = []
         self.targets: list[list[str] | None] = []
         self.alternatives: list[str] = []
+        self.released = asyncio.Event()
+        """Calls, except of `info`, end only while it is set."""
+        self.released.set()
 
     async def call(self, signature: str, columns: Columns) -> dict[str, list[Any]]:
         self.calls.append(signature)
@@ -40,6 +44,7 @@ class FakeEngine(Engine):
         if signature == "info":
             return {"card": [json.dumps(self.card)]}
         text = f"{signature} {self.current_version}"
+        await self.released.wait()
         return {
             "translation": [text] * rows,
             "score": [0.0] * rows,

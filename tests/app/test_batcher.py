@@ -45,6 +45,13 @@ async def start(*submissions: Any) -> list[asyncio.Task[Any]]:
     return tasks
 
 
+async def cancel(*submissions: asyncio.Task[Any]) -> None:
+    """Cancel submissions and wait until they have ended."""
+    for submission in submissions:
+        submission.cancel()
+    await asyncio.gather(*submissions, return_exceptions=True)
+
+
 def test_idle_stream_takes_queued_rows_at_once() -> None:
     async def scenario(worker: Worker) -> None:
         worker.released.set()
@@ -215,6 +222,82 @@ def test_canceled_rows_are_dropped() -> None:
     run(scenario)
 
 
+def test_equal_unfinished_rows_of_a_client_are_computed_once() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, 10)
+        rows = ("running", "queued", "running", "queued")
+        submitted = await start(*(batcher.submit("me", worker.task, sized(row)) for row in rows))
+        submitted += await start(batcher.submit("me", worker.task, sized("queued", "new")))
+        worker.released.set()
+        results = await asyncio.gather(*submitted)
+        assert results == [[f"{row}!"] for row in rows] + [["queued!", "new!"]]
+        assert worker.batches == [["running"], ["queued", "new"]]
+        assert await batcher.submit("me", worker.task, sized("queued")) == ["queued!"]
+        assert worker.batches[2:] == [["queued"]]
+
+    run(scenario)
+
+
+def test_equal_rows_of_other_clients_tasks_and_models_are_computed_again() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, 10)
+        submitted = await start(
+            batcher.submit("me", worker.task, sized("row")),
+            batcher.submit("other", worker.task, sized("row")),
+            batcher.submit("me", Task("other", worker.run), sized("row")),
+        )
+        batcher.stop_sharing()
+        submitted += await start(batcher.submit("me", worker.task, sized("row")))
+        worker.released.set()
+        assert await asyncio.gather(*submitted) == [["row!"]] * 4
+        assert sum(batch.count("row") for batch in worker.batches) == 4
+
+    run(scenario)
+
+
+def test_canceled_call_does_not_cancel_another_that_shares_its_row() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, 10)
+        first, *sharing = await start(
+            *(batcher.submit("me", worker.task, sized(row)) for row in ("first", "a", "a", "a"))
+        )
+        await cancel(sharing[0], sharing[2])
+        assert batcher.backlog > 0
+        worker.released.set()
+        assert await asyncio.gather(first, sharing[1]) == [["first!"], ["a!"]]
+        assert worker.batches == [["first"], ["a"]]
+
+    run(scenario)
+
+
+def test_row_is_dropped_when_all_calls_that_share_it_are_canceled() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, 10)
+        first, *sharing = await start(
+            *(batcher.submit("me", worker.task, sized(row)) for row in ("first", "a", "a"))
+        )
+        await cancel(*sharing)
+        (again,) = await start(batcher.submit("me", worker.task, sized("a")))
+        worker.released.set()
+        assert await asyncio.gather(first, again) == [["first!"], ["a!"]]
+        assert worker.batches == [["first"], ["a"]]
+
+    run(scenario)
+
+
+def test_failing_row_fails_all_calls_that_share_it() -> None:
+    async def scenario(worker: Worker) -> None:
+        batcher = Batcher(1, 10)
+        submitted = await start(
+            *(batcher.submit("me", worker.task, sized(row)) for row in ("first", "bad", "bad"))
+        )
+        worker.released.set()
+        _, *errors = await asyncio.gather(*submitted, return_exceptions=True)
+        assert [type(error) for error in errors] == [ValueError, ValueError]
+
+    run(scenario)
+
+
 def test_canceled_rows_do_not_count_as_backlog() -> None:
     async def scenario(worker: Worker) -> None:
         batcher = Batcher(1, max_wait=1)
@@ -222,9 +305,7 @@ def test_canceled_rows_do_not_count_as_backlog() -> None:
         first, *canceled = await start(
             *(batcher.submit("me", worker.task, sized(row)) for row in ("first", "a", "b"))
         )
-        for submission in canceled:
-            submission.cancel()
-        await asyncio.gather(*canceled, return_exceptions=True)
+        await cancel(*canceled)
         assert batcher.backlog == 0
         (another,) = await start(batcher.submit("me", worker.task, sized("c")))
         worker.released.set()

@@ -68,7 +68,7 @@ def test_new_version_is_warmed_up_despite_full_queue() -> None:
         await model.check()
         engine.current_version = "2"
         engine.calls.clear()
-        requests = [asyncio.create_task(translate(model, "word " * 50)) for _ in range(9)]
+        requests = [asyncio.create_task(translate(model, f"{n} " * 50)) for n in range(9)]
         await asyncio.sleep(0)
         assert model.backlog > 0
         await model.check()
@@ -131,6 +131,38 @@ def test_repeated_text_in_a_request_is_translated_once() -> None:
         assert engine.calls == ["serving_default"]
 
     run(scenario)
+
+
+def test_simultaneous_requests_of_a_client_translate_a_text_once() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        await model.check()
+        engine.calls.clear()
+        requests = [translate(model, "a", client=client) for client in ("one", "one", "other")]
+        assert await asyncio.gather(*requests) == ["serving_default 1"] * 3
+        assert engine.calls == ["serving_default"] * 2
+
+    run(scenario)
+
+
+def test_request_after_a_new_version_shares_no_result_of_the_old_one() -> None:
+    async def scenario(engine: FakeEngine, model: Model) -> None:
+        await model.check()
+        engine.released.clear()
+        engine.calls.clear()
+        old = asyncio.create_task(translate(model, "a"))
+        while not engine.calls:
+            await asyncio.sleep(0)
+        engine.current_version = "2"
+        checking = asyncio.create_task(model.check())
+        while model.version != "2":
+            await asyncio.sleep(0)
+        new = asyncio.create_task(translate(model, "a"))
+        await asyncio.sleep(0)
+        engine.released.set()
+        assert await asyncio.gather(old, new) == ["serving_default 1", "serving_default 2"]
+        await checking
+
+    run(scenario, cache_size=9)
 
 
 def test_cache_separates_clients() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+import timeit
 from collections.abc import Awaitable, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,8 +19,10 @@ class StubServer(ThreadingHTTPServer):
     """Answers every request with the same status and body, after a delay."""
 
     status = 200
+    location = ""
     content = b""
     delay = 0.0
+    requests = 0
 
     def handle_error(self, *_: Any) -> None:
         """Ignore clients that disconnect."""
@@ -33,8 +36,11 @@ class Handler(BaseHTTPRequestHandler):
     server: StubServer
 
     def do_GET(self) -> None:
+        self.server.requests += 1
         time.sleep(self.server.delay)
         self.send_response(self.server.status)
+        if self.server.location:
+            self.send_header("Location", self.server.location)
         self.send_header("Content-Length", str(len(self.server.content)))
         self.end_headers()
         self.wfile.write(self.server.content)
@@ -111,6 +117,28 @@ def test_slow_server_is_504_and_unreachable_server_is_503(server: StubServer) ->
     assert (slow.value.status, unreachable.value.status) == (504, 503)
 
 
+@pytest.mark.parametrize("operation", [call, version])
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirect_of_the_server_is_not_followed(
+    server: StubServer, operation: Callable[..., Any], status: int
+) -> None:
+    server.status, server.location = status, f"{server.url}/elsewhere"
+    with pytest.raises(ApiError) as caught:
+        run(server.url, operation)
+    assert caught.value.status == 502
+    assert server.requests == 1
+
+
+def test_proxy_of_the_environment_is_not_used(
+    server: StubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    server.content = b'{"outputs": {"text": ["a"], "score": [1]}}'
+    assert run(server.url, call)["text"] == ["a"]
+
+
 def test_version_is_the_highest_loaded_one(server: StubServer) -> None:
     states = {"9": "AVAILABLE", "10": "AVAILABLE", "11": "LOADING"}
     versions = [{"version": number, "state": state} for number, state in states.items()]
@@ -120,3 +148,22 @@ def test_version_is_the_highest_loaded_one(server: StubServer) -> None:
     with pytest.raises(ApiError, match="loading") as caught:
         run(server.url, version)
     assert caught.value.status == 503
+
+
+def test_large_response_is_parsed_while_the_event_loop_runs(server: StubServer) -> None:
+    weights = [[[[0.015625] * 64] * 64] * 8] * 6
+    server.content = json.dumps({"outputs": {"cross": weights, "text": ["a"]}}).encode()
+
+    async def longest_pause(engine: TFServingEngine) -> float:
+        longest = 0.0
+        calling = asyncio.ensure_future(call(engine))
+        while not calling.done():
+            started = time.perf_counter()
+            await asyncio.sleep(0)
+            longest = max(longest, time.perf_counter() - started)
+        assert (await calling)["cross"] == weights
+        return longest
+
+    # Other processes may interrupt this one: the best time counts.
+    alone = min(timeit.repeat(lambda: json.loads(server.content), number=1, repeat=3))
+    assert any(run(server.url, longest_pause) < alone / 2 for _ in range(5))

@@ -22,9 +22,10 @@ import json
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from tfnmt.config import dump_config
+from tfnmt.data.corpora.archives import LimitedReader, unpacked_limit
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UserError
 from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
@@ -39,6 +40,9 @@ from tfnmt.runs.checkpoints import (
 )
 from tfnmt.runs.run import Run
 from tfnmt.runtime.files import atomic_path, remove
+
+MAX_RATIO = 10
+"""Maximum size of an unpacked bundle divided by that of its archive. Weights hardly compress."""
 
 LICENSE = "LICENSE.txt"
 REQUIRED = ("config.yaml", TOKENIZER, LICENSE)
@@ -155,8 +159,10 @@ def unpack_bundle(archive: Path, folder: Path) -> None:
 def _extract(archive: Path, folder: Path) -> None:
     """Extract an archive into a folder, and verify the checksum at its end."""
     try:
-        with gzip.open(archive) as content, tarfile.open(fileobj=content, mode="r:") as members:
-            members.extractall(folder, filter="data")  # no path leaves the folder
+        with gzip.open(archive) as stream:
+            content = LimitedReader(stream, unpacked_limit(archive, MAX_RATIO))
+            with tarfile.open(fileobj=cast(IO[bytes], content), mode="r|") as members:
+                members.extractall(folder, filter=_only_files)
             while content.read(2**20):  # the checksum of gzip follows the last member
                 pass
     except Exception as error:  # tarfile and zlib raise many types
@@ -164,6 +170,17 @@ def _extract(archive: Path, folder: Path) -> None:
             raise
         reason = str(error) or type(error).__name__
         raise UserError(f"{archive}: not a bundle, or damaged ({reason}); remove it") from error
+
+
+def _only_files(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """Accept files and folders that stay in the folder.
+
+    Links are refused: those that the `data` filter accepts can lead out of the folder in versions
+    of Python before 3.11.13, 3.12.11 and 3.13.4 (CVE-2025-4517).
+    """
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        raise ValueError(f"{member.name}: neither a file nor a folder")
+    return tarfile.data_filter(member, folder)
 
 
 def _check(archive: Path, folder: Path) -> Path:

@@ -4,8 +4,10 @@ Letters: B batch, K hypotheses per sentence, S source length, T target length, L
 D d_model, V vocabulary size.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import keras
 from keras import ops
 
@@ -78,6 +80,7 @@ class Transformer(keras.Model):
             UserError: The file is damaged, or its weights have other shapes.
         """
         try:
+            _check_size(Path(filepath))
             super().load_weights(filepath, **options)
         except FileNotFoundError:
             raise
@@ -214,6 +217,18 @@ class Transformer(keras.Model):
 
     def _positions(self, positions: Tensor) -> Tensor:
         return ops.cast(sinusoids(positions, self.d_model), self.compute_dtype)
+
+
+def _check_size(path: Path) -> None:
+    """Raise a ValueError if an array is larger than the file, whose arrays are not compressed.
+
+    Otherwise a small file could use up the memory: Keras reads arrays before it compares shapes.
+    """
+    with h5py.File(path) as file:
+        arrays: list[h5py.Dataset] = []
+        file.visititems(lambda _, item: arrays.append(item) if hasattr(item, "nbytes") else None)
+        if sum(array.nbytes for array in arrays) > path.stat().st_size:
+            raise ValueError("its arrays are larger than the file")
 
 
 _EMBEDDING_TABLES = {

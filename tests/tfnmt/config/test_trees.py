@@ -160,6 +160,20 @@ def test_override_with_an_invalid_date_or_number_is_refused(value: str) -> None:
         parse_overrides([f"training.seed={value}"])
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["!!python/object/apply:os.mkdir [{0}]", "!!python/name:os.system ''", "!!python/module:os ''"],
+)
+def test_code_in_a_file_or_override_does_not_run(tmp_path: Path, value: str) -> None:
+    made, path = tmp_path / "made", tmp_path / "my.yaml"
+    path.write_text(f"training:\n  seed: {value.format(made)}\n")
+    with pytest.raises(UsageError, match="could not determine a constructor"):
+        read_tree(path)
+    with pytest.raises(UsageError, match=r"training\.seed"):
+        parse_overrides([f"training.seed={value.format(made)}"])
+    assert not made.exists()
+
+
 @pytest.mark.parametrize(("text", "problem"), INVALID_FILES.values(), ids=INVALID_FILES.keys())
 def test_invalid_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "my.yaml"

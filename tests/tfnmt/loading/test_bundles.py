@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tfnmt import export, translate
+from tfnmt.data.corpora.archives import MIN_LIMIT
 from tfnmt.errors import UsageError, UserError
 from tfnmt.loading import registry
 from tfnmt.loading.bundles import license_title, unpack_bundle
@@ -240,6 +241,62 @@ def test_wrong_checksum_of_the_archive_is_refused(bundle: Path, tmp_path: Path) 
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"^{path}: .*CRC"):
         unpack_bundle(path, tmp_path / "x")
+
+
+def add(file: tarfile.TarFile, name: str, kind: bytes, link: str = "") -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, link
+    file.addfile(member)
+
+
+def test_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+    """CVE-2025-4517: links so deep that Python does not resolve them, then a way out."""
+    (tmp_path / "cache").mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("intact")
+    folder, links, place = "d" * 247, "abcdefghijklmnop", ""
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as file:
+        for link in links:
+            add(file, f"{place}{folder}", tarfile.DIRTYPE)
+            add(file, f"{place}{link}", tarfile.SYMTYPE, folder)
+            place += f"{folder}/"
+        deep = f"{'/'.join(links)}/{'l' * 254}"
+        add(file, deep, tarfile.SYMTYPE, "../" * len(links))
+        add(file, "escape", tarfile.SYMTYPE, f"{deep}/{'../' * 15}{tmp_path}")
+        outside = tarfile.TarInfo("escape/victim")
+        outside.size = 7
+        file.addfile(outside, io.BytesIO(b"changed"))
+    with pytest.raises(UserError, match="neither a file nor a folder"):
+        unpack_bundle(tmp_path / "x.tar.gz", tmp_path / "cache" / "x")
+    assert victim.read_text() == "intact"
+    assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
+)
+def test_archive_with_a_link_or_device_is_refused(tmp_path: Path, kind: bytes) -> None:
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as file:
+        add(file, "run", tarfile.DIRTYPE)
+        add(file, "run/config.yaml", kind, "run")
+    with pytest.raises(UserError, match=r"run/config\.yaml: neither a file nor a folder"):
+        unpack_bundle(tmp_path / "x.tar.gz", tmp_path / "x")
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_archive_that_unpacks_to_far_more_is_refused(tmp_path: Path, kind: bytes) -> None:
+    """The content of a file, or a header that Python would hold in memory."""
+    path = tmp_path / "x.tar.gz"
+    member = tarfile.TarInfo("run/config.yaml")
+    member.type, member.size = kind, 2 * MIN_LIMIT
+    with gzip.open(path, "wb", 1) as file:
+        file.write(member.tobuf())
+        for _ in range(2 * MIN_LIMIT // 2**20):
+            file.write(bytes(2**20))
+    assert path.stat().st_size < MIN_LIMIT // 10
+    with pytest.raises(UserError, match=rf"unpacks to more than {MIN_LIMIT:,} bytes\); remove"):
+        unpack_bundle(path, tmp_path / "x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.tar.gz"]
 
 
 def test_hard_link_to_a_missing_member_is_refused(tmp_path: Path) -> None:

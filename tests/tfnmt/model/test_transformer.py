@@ -7,6 +7,7 @@ size.
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import keras_nlp
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from keras import ops
 
 from tfnmt.config import ModelConfig
+from tfnmt.errors import UserError
 from tfnmt.model.attention import attention_weights, causal_mask
 from tfnmt.model.cache import DYNAMIC_CACHE, CacheLayout, StaticCache
 from tfnmt.model.decoder import DecoderLayer
@@ -82,6 +84,46 @@ def test_saved_weights_give_the_same_logits(small_config: ModelConfig, tmp_path:
     first.save_weights(tmp_path / "a.weights.h5")
     second.load_weights(tmp_path / "a.weights.h5")
     assert_close(second(SOURCE, TARGET), first(SOURCE, TARGET), atol=0)
+
+
+def test_weights_that_unpack_to_far_more_are_refused(
+    small_config: ModelConfig, tmp_path: Path
+) -> None:
+    """HDF5 can compress an array of a terabyte to a few bytes."""
+    model, path = Transformer(small_config, V), tmp_path / "a.weights.h5"
+    model.save_weights(path)
+    with h5py.File(path, "r+") as file:
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
+        del file[names[0]]
+        file.create_dataset(names[0], (500_000, 500_000), "float32", compression="gzip")
+    with pytest.raises(UserError, match=r"damaged.*its arrays are larger than the file"):
+        model.load_weights(path)
+
+
+@pytest.mark.parametrize("kind", ["external data", "external link", "virtual"])
+def test_weights_that_read_another_file_are_refused(
+    small_config: ModelConfig, tmp_path: Path, kind: str
+) -> None:
+    model, path, other = Transformer(small_config, V), tmp_path / "a.weights.h5", tmp_path / "b.h5"
+    model.save_weights(path)
+    with h5py.File(path, "r+") as file:
+        arrays: list[h5py.Dataset] = []
+        file.visititems(lambda _, item: arrays.append(item) if hasattr(item, "shape") else None)
+        name, shape = arrays[0].name, arrays[0].shape
+        with h5py.File(other, "w") as secret:
+            secret["x"] = np.ones(shape, "float32")
+        del file[name]
+        if kind == "external data":
+            file.create_dataset(name, shape, "float32", external=[(str(other), 0, 10_000)])
+        elif kind == "external link":
+            file[name] = h5py.ExternalLink(str(other), "x")
+        else:
+            layout = h5py.VirtualLayout(shape, "float32")
+            layout[:] = h5py.VirtualSource(str(other), "x", shape)
+            file.create_virtual_dataset(name, layout)
+    with pytest.raises(UserError, match="damaged, or of another model"):
+        model.load_weights(path)
 
 
 # --- Incremental decoding -------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Checkpoints of a trainer, without training."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,28 @@ def test_state_of_another_version_is_a_user_error(tmp_path: Path) -> None:
     path = Run(tmp_path).checkpoints().write(1, fill)
     with pytest.raises(UserError, match=rf"^{path}: cannot be resumed by this version"):
         restore_checkpoint(Run(tmp_path), trainer_with(0))
+
+
+class Code:
+    """A pickle of it makes a folder when it is loaded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> object:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_code_in_the_optimizer_state_does_not_run(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        trainer_with(1).transformer.save_weights(folder / WEIGHTS)
+        np.savez(folder / OPTIMIZER, arr_0=np.array([Code(tmp_path / "made")], object))
+        (folder / "state.json").write_text("{}")
+
+    Run(tmp_path).checkpoints().write(1, fill)
+    with pytest.raises(UserError, match="allow_pickle=False"):
+        restore_checkpoint(Run(tmp_path), trainer_with(0))
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense"])

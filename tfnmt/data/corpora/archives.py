@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
 from tfnmt.errors import UserError
 
@@ -26,8 +26,20 @@ READ_ERRORS = (
 )
 COMPRESSED = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile}
 BUFFER = 1 << 16
+MAX_RATIO = 30
+"""Maximum size of unpacked text divided by that of its archive. Text is compressed to a third, and
+a table with repeated columns to a tenth."""
+MIN_LIMIT = 64_000_000
+"""Bytes that any archive may unpack to."""
 
 Files = Generator[tuple[str, IO[bytes]], None, None]
+
+
+class Readable(Protocol):
+    """A binary stream."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes, and none only at the end."""
 
 
 def read_members(path: Path, names: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
@@ -45,14 +57,15 @@ def read_members(path: Path, names: Collection[str]) -> Iterator[tuple[str, IO[b
         Name and content of a member.
 
     Raises:
-        UserError: The archive is damaged or lacks a member.
+        UserError: The archive is damaged, lacks a member, or unpacks to far more than its size.
     """
     wanted = {_without_dot(name): name for name in names}
     with _report_read_errors(path), closing(_files(path, list(wanted))) as files:
+        limit = unpacked_limit(path, MAX_RATIO)
         for found, stream in files:
             if found not in wanted:
                 continue
-            with io.BufferedReader(_Member(path, stream), BUFFER) as member:
+            with io.BufferedReader(_Member(path, LimitedReader(stream, limit)), BUFFER) as member:
                 yield wanted.pop(found), cast(IO[bytes], member)
             if not wanted:
                 return
@@ -63,10 +76,36 @@ def read_members(path: Path, names: Collection[str]) -> Iterator[tuple[str, IO[b
         )
 
 
+def unpacked_limit(archive: Path, ratio: float) -> int:
+    """Return the number of bytes that an archive may unpack to, at most `ratio` times its size."""
+    return max(MIN_LIMIT, round(ratio * archive.stat().st_size))
+
+
+class LimitedReader:
+    """A stream with a limit, so that no small archive fills the disk or the memory."""
+
+    def __init__(self, stream: Readable, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._left = limit
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            tarfile.ReadError: The stream has more bytes than its limit.
+        """
+        content = self._stream.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise tarfile.ReadError(f"unpacks to more than {self._limit:,} bytes")
+        return content
+
+
 class _Member(io.RawIOBase):
     """The bytes of a member. Damage found while reading becomes a UserError."""
 
-    def __init__(self, path: Path, stream: IO[bytes]) -> None:
+    def __init__(self, path: Path, stream: Readable) -> None:
         self._path = path
         self._stream = stream
 
@@ -92,7 +131,8 @@ def _files(path: Path, names: list[str]) -> Files:
     decompress = next((kind for magic, kind in COMPRESSED.items() if start.startswith(magic)), None)
     with cast(IO[bytes], decompress(path) if decompress else path.open("rb")) as content:
         if decompress is None or _starts_with_tar_header(content):
-            yield from _in_tar(content)
+            limited = LimitedReader(content, unpacked_limit(path, MAX_RATIO))
+            yield from _in_tar(cast(IO[bytes], limited))
         elif len(names) == 1:
             yield names[0], content
         # Read to the end, where a checksum distinguishes damage from a missing member.

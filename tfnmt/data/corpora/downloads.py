@@ -212,6 +212,13 @@ def _requested(partial: _Partial, headers: dict[str, str]) -> Iterator[requests.
     except requests.RequestException as error:
         raise UserError(f"{partial.url}: {error}; {partial.alternatives}") from error
     with response:
+        if urlsplit(partial.url).scheme == "https" and any(
+            urlsplit(answer.url).scheme != "https" for answer in (*response.history, response)
+        ):
+            raise UserError(
+                f"{partial.url}: was redirected to an address without encryption; "
+                f"{partial.alternatives}"
+            )
         yield response
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfnmt.data.corpora.archives import read_members
+from tfnmt.data.corpora.archives import MIN_LIMIT, read_members
 from tfnmt.errors import UserError
 
 NOISE = random.Random(1).randbytes(200_000)
@@ -244,6 +244,23 @@ def test_file_that_is_no_archive_is_an_error(tmp_path: Path, content: bytes) -> 
     path = tmp_path / "archive.tgz"
     path.write_bytes(content)
     assert refused(path, ["a"]).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip", "tar"])
+def test_member_that_unpacks_to_far_more_is_an_error(tmp_path: Path, kind: str) -> None:
+    bomb = bytes(MIN_LIMIT + 1)
+    name, content = ("a.gz", gzip.compress(bomb)) if kind == "tar" else ("a", bomb)
+    path = KINDS[kind](tmp_path / "archive", {name: content})
+    assert path.stat().st_size < MIN_LIMIT / 100
+    message = refused(path, [name])
+    assert message.startswith(f"{path}: damaged (unpacks to more than {MIN_LIMIT:,} bytes); ")
+
+
+def test_header_that_unpacks_to_far_more_is_an_error(tmp_path: Path) -> None:
+    path, header = tmp_path / "archive.tgz", tarfile.TarInfo("a")
+    header.type, header.size = tarfile.XHDTYPE, 2 * MIN_LIMIT
+    path.write_bytes(gzip.compress(header.tobuf() + bytes(header.size), 1))
+    assert "unpacks to more than" in refused(path, ["a"])
 
 
 @pytest.mark.parametrize("name", ["none.tgz", "."])

@@ -2,8 +2,10 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -367,7 +369,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("status", [403, 404, 500])
+@pytest.mark.parametrize("status", [403, 404, 410, 500])
 def test_http_error_names_status_and_alternatives(
     server: Server, tmp_path: Path, status: int
 ) -> None:
@@ -394,6 +396,40 @@ def test_web_page_instead_of_the_file_is_not_kept(
 ) -> None:
     server.answers = [answer]
     assert "a web page instead of the file; " in fetch_error(corpus(server), tmp_path)
+    assert not files_in(tmp_path)
+
+
+def test_redirect_to_the_new_address_of_the_file_is_followed(
+    server: Server, tmp_path: Path
+) -> None:
+    server.answers = [respond(301, Location="/moved/corpus.tgz"), complete]
+    assert fetch(corpus(server), tmp_path).read_bytes() == CONTENT
+    assert [path for path, _ in server.requests] == [
+        "/sets/corpus.tgz?download=1",
+        "/moved/corpus.tgz",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("/welcome", "received a web page instead of the file"),
+        ("/sets/corpus.tgz", "Exceeded 30 redirects"),
+        ("file:///etc/passwd", "No connection adapters were found"),
+    ],
+    ids=["a page", "itself", "a local file"],
+)
+def test_redirect_to_something_else_is_an_error_with_alternatives(
+    server: Server, tmp_path: Path, location: str, problem: str
+) -> None:
+    page = respond(200, b"<p>We have moved", Content_Type="text/html")
+    moved = respond(301, Location=location)
+    server.answers = [moved, page] if location == "/welcome" else [moved]
+    message = fetch_error(corpus(server), tmp_path)
+    assert problem in message
+    assert message.endswith(
+        f"; try --mirror=URL, or put the file here by hand: {tmp_path / 'corpus.tgz'}"
+    )
     assert not files_in(tmp_path)
 
 
@@ -500,6 +536,30 @@ def test_insecure_connection_is_an_error(server: Server, tmp_path: Path) -> None
     message = fetch_error(corpus(server), tmp_path, server.base.replace("http:", "https:"))
     assert ": no secure connection (" in message
     assert "; try --mirror=URL, or put the file here by hand: " in message
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl: not installed")
+def test_redirect_from_https_to_http_is_an_error(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with Server() as secure:
+        secure.socket = context.wrap_socket(secure.socket, server_side=True)
+        secure.answers = [respond(302, Location=f"{server.base}/corpus.tgz")]
+        threading.Thread(target=secure.serve_forever, args=(0.02,), daemon=True).start()
+        download = Download(f"https://127.0.0.1:{secure.server_port}/corpus.tgz", len(CONTENT))
+        message = fetch_error(download, tmp_path / "data")
+        secure.answers = [complete]
+        assert fetch(download, tmp_path / "data").read_bytes() == CONTENT
+        secure.shutdown()
+    assert ": was redirected to an address without encryption; try --mirror=URL" in message
 
 
 def test_invalid_url_is_an_error(tmp_path: Path) -> None:
