@@ -116,7 +116,7 @@ class TextCodec:
 def checked_rows(tensor: Tensor, other: Tensor, message: str) -> Tensor:
     """Return a tensor that must have as many rows as another one.
 
-    What reads the result runs after the check. Otherwise its own error could come first.
+    Operations on the result run after the check. Otherwise their error could come first.
     """
     check = tf.debugging.assert_equal(tf.shape(tensor)[0], tf.shape(other)[0], message)
     with tf.control_dependencies([check]):
