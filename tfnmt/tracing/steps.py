@@ -8,7 +8,7 @@ import numpy as np
 
 from tfnmt.tracing.mixing import measure_mixing
 from tfnmt.tracing.paper import RESULT, Entry, find_entry
-from tfnmt.tracing.recorder import Call
+from tfnmt.runtime.recorder import Call
 
 MODEL = "transformer/"
 """Prefix of the paths of all layers and weights."""
