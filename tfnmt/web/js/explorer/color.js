@@ -8,22 +8,22 @@ const RAMPS = {
 
 export const colorScheme = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
 
-// Returns the background color of a weight between 0 and 1, and a readable text color.
-export function weightColors(weight, name, scheme = colorScheme?.matches ? "dark" : "light") {
-  const background = mix(RAMPS[name][scheme], Math.min(1, Math.max(0, weight)));
-  // Black or white has a contrast of at least 4.58 on any background.
-  return { background: css(background), text: luminance(background) > 0.179 ? "#000000" : "#ffffff" };
+// Returns the color of a weight between 0 and 1 as red, green and blue.
+export function weightColor(weight, name, scheme = colorScheme?.matches ? "dark" : "light") {
+  const [low, high] = RAMPS[name][scheme];
+  const share = Math.min(1, Math.max(0, weight));
+  return low.map((value, channel) => Math.round(value + share * (high[channel] - value)));
 }
 
 // Returns the color of a value between -1 and 1: orange if negative, blue if positive.
-export function signedColor(value) {
-  const { background } = weightColors(Math.sqrt(Math.abs(value)), value < 0 ? "target" : "source");
-  return background;
+export const signedColor = (value) => weightColor(Math.sqrt(Math.abs(value)), value < 0 ? "target" : "source");
+
+// Returns the background color of a weight between 0 and 1, and a readable text color.
+export function weightColors(weight, name, scheme) {
+  const background = weightColor(weight, name, scheme);
+  // Black or white has a contrast of at least 4.58 on any background.
+  return { background: `rgb(${background.join(" ")})`, color: luminance(background) > 0.179 ? "#000000" : "#ffffff" };
 }
-
-const css = (color) => `rgb(${color.join(" ")})`;
-
-const mix = ([low, high], weight) => low.map((value, channel) => Math.round(value + weight * (high[channel] - value)));
 
 // Relative luminance as defined by WCAG 2.
 function luminance(color) {

@@ -22,16 +22,13 @@ export function draw(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Draws one pixel per value of a matrix; `color` maps a value to a color.
+// Draws one pixel per value of a matrix; `color` maps a value to red, green and blue.
 export function pixels(rows, color, label) {
-  const canvas = make("canvas", { width: rows[0].length, height: rows.length, role: "img", "aria-label": label });
-  const context = canvas.getContext("2d");
-  rows.forEach((row, y) =>
-    row.forEach((value, x) => {
-      context.fillStyle = color(value);
-      context.fillRect(x, y, 1, 1);
-    }),
-  );
+  const [height, width] = [rows.length, rows[0].length];
+  const canvas = make("canvas", { width, height, role: "img", "aria-label": label });
+  const image = new ImageData(width, height);
+  rows.forEach((row, y) => row.forEach((value, x) => image.data.set([...color(value), 255], 4 * (y * width + x))));
+  canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
 }
 
@@ -57,19 +54,21 @@ export function reveal(row) {
   row.scrollLeft += Math.max(0, inner.right - outer.right + 8) - Math.max(0, outer.left - inner.left + 8);
 }
 
-// Moves the focus within a group of elements by the arrow keys; one of them is the tab stop.
-export function roving(elements, current, move) {
+// Moves the focus within the elements of a group by the arrow keys; one of them is the tab stop. Buttons
+// are also pressed.
+export function roving(group, elements, current, move) {
   elements.forEach((element, index) => {
     element.tabIndex = index === current ? 0 : -1;
-    element.addEventListener("keydown", (event) => {
-      const next = elements[move(index, event.key)];
-      if (!next) return;
-      event.preventDefault();
-      for (const each of elements) each.tabIndex = each === next ? 0 : -1;
-      next.focus();
-      if (next.tagName === "BUTTON" && next.dataset.follows) next.click();
-    });
   });
+  group.addEventListener("keydown", (event) => {
+    const next = elements[move(elements.indexOf(event.target), event.key)];
+    if (!next) return;
+    event.preventDefault();
+    for (const element of elements) element.tabIndex = element === next ? 0 : -1;
+    next.focus();
+    next.click();
+  });
+  return group;
 }
 
 // Returns how arrow keys move in a row of elements.

@@ -14,7 +14,7 @@ export function strip({ source, target, tensors, state, act }) {
       className: `chip source ${state.hidden.has(index) ? "hidden-token" : ""}`,
       isSelected: index === state.position,
       key: `source-${index}`,
-      colors: weightColors(weights[index], "cross"),
+      style: weightColors(weights[index], "cross"),
       title: `Attention of the selected step: ${percent(weights[index])}`,
       onclick: () => act.set({ position: index }),
     }),
@@ -31,19 +31,16 @@ export function strip({ source, target, tensors, state, act }) {
     button.append(make("span", { className: "level", style: { "--size": probability } }));
     return button;
   });
-  roving(sources, Math.min(state.position, sources.length - 1), inRow);
-  roving(targets, state.step, inRow);
-  return [row("Source", sources), row("Translation", targets)];
+  return [row("Source", sources, state.position), row("Translation", targets, state.step)];
 }
 
-function row(name, chips) {
+function row(name, chips, current) {
   const label = make("span", { className: "quiet" }, name);
   const group = { className: "chips", role: "group", "aria-label": `${name} tokens`, "data-scroll": name };
-  return make("div", { className: "strip-row" }, label, make("div", group, ...chips));
+  return make("div", { className: "strip-row" }, label, roving(make("div", group, ...chips), chips, current, inRow));
 }
 
-function chip(text, { className, isSelected, key, colors, title, onclick }) {
-  const style = colors ? { background: colors.background, color: colors.text } : {};
+function chip(text, { className, isSelected, key, style = {}, title, onclick }) {
   return make(
     "button",
     {
@@ -54,7 +51,6 @@ function chip(text, { className, isSelected, key, colors, title, onclick }) {
       onclick,
       "aria-pressed": String(isSelected),
       "data-key": key,
-      "data-follows": "true",
     },
     text,
   );

@@ -1,6 +1,6 @@
 // Attention of one head: a picture of every head to choose from, arcs, and a matrix.
 
-import { weightColors } from "../color.js";
+import { weightColor, weightColors } from "../color.js";
 import { draw, inGrid, make, pixels, roving } from "../dom.js";
 import { mean } from "../tensor.js";
 import { shortLabel, weightText } from "../text.js";
@@ -61,7 +61,7 @@ function headChooser({ tensors, act }, kind, selected) {
       const isSelected = layer === selected.layer && head === selected.head;
       const picture = pixels(
         headWeights(tensors[kind], layer, head).rows(),
-        (weight) => weightColors(weight, KINDS[kind].color).background,
+        (weight) => weightColor(weight, KINDS[kind].color),
         "",
       );
       picture.setAttribute("aria-hidden", "true");
@@ -82,8 +82,8 @@ function headChooser({ tensors, act }, kind, selected) {
     return make("div", { className: "layer", role: "group" }, make("span", { className: "quiet" }, `Layer ${layer + 1}`), ...row);
   });
   const current = selected.layer * choices.length + choices.indexOf(selected.head);
-  roving(buttons, current, inGrid(choices.length));
-  return make("div", { className: "heads", role: "group", "aria-label": "Heads of all layers" }, ...rows);
+  const group = make("div", { className: "heads", role: "group", "aria-label": "Heads of all layers" }, ...rows);
+  return roving(group, buttons, current, inGrid(choices.length));
 }
 
 // --- Arcs -----------------------------------------------------------------------------------------
@@ -148,45 +148,41 @@ function arc(above, below, weight) {
 // A grid of weights; each row is a token that attends. The arrow keys move in it.
 function matrix({ kind, color, rows, columns, weights, selected }) {
   const caption = make("p", { className: "caption", role: "status" });
+  const isMasked = (y, x) => kind === "decoder" && x > y;
   const cells = weights.flatMap((row, y) =>
-    row.map((weight, x) => {
-      const { background, text } = weightColors(weight, color);
-      const isMasked = kind === "decoder" && x > y;
-      const cell = make(
-        "td",
-        { className: isMasked ? "masked" : "", style: isMasked ? {} : { background, color: text } },
-        isMasked ? "" : weightText(weight),
-      );
-      if (isMasked) cell.setAttribute("aria-label", "masked");
-      const describe = () => {
-        const from = `“${rows[y]}” (${y})`;
-        caption.textContent = isMasked
-          ? `${from} cannot attend to position ${x}: it comes later.`
-          : `${from} attends to “${columns[x]}” (${x}) with weight ${weight.toFixed(3)}.`;
-      };
-      cell.addEventListener("focus", describe);
-      cell.addEventListener("mouseenter", describe);
-      return cell;
-    }),
+    row.map((weight, x) =>
+      isMasked(y, x)
+        ? make("td", { className: "masked", "aria-label": "masked" })
+        : make("td", { style: weightColors(weight, color) }, weightText(weight)),
+    ),
   );
-  roving(cells, 0, inGrid(columns.length));
+  const describe = ({ target }) => {
+    const index = cells.indexOf(target);
+    if (index < 0) return;
+    const [y, x] = [Math.floor(index / columns.length), index % columns.length];
+    const from = `“${rows[y]}” (${y})`;
+    caption.textContent = isMasked(y, x)
+      ? `${from} cannot attend to position ${x}: it comes later.`
+      : `${from} attends to “${columns[x]}” (${x}) with weight ${weights[y][x].toFixed(3)}.`;
+  };
+  const head = columns.map((column) => make("th", { scope: "col" }, make("span", {}, column)));
+  const body = rows.map((row, y) =>
+    make(
+      "tr",
+      { className: y === selected ? "selected" : "" },
+      make("th", { scope: "row" }, row),
+      ...cells.slice(y * columns.length, (y + 1) * columns.length),
+    ),
+  );
   const table = make(
     "table",
     { className: "matrix", role: "grid", "aria-label": "Attention weights: rows attend to columns" },
-    make("thead", {}, make("tr", {}, make("td", {}), ...columns.map((column) => make("th", { scope: "col" }, make("span", {}, column))))),
-    make(
-      "tbody",
-      {},
-      ...rows.map((row, y) =>
-        make(
-          "tr",
-          { className: y === selected ? "selected" : "" },
-          make("th", { scope: "row" }, row),
-          ...cells.slice(y * columns.length, (y + 1) * columns.length),
-        ),
-      ),
-    ),
+    make("thead", {}, make("tr", {}, make("td", {}), ...head)),
+    make("tbody", {}, ...body),
   );
+  table.addEventListener("focusin", describe);
+  table.addEventListener("mouseover", describe);
+  roving(table, cells, 0, inGrid(columns.length));
   const frame = { className: "scroll", role: "region", tabIndex: 0, "aria-label": "Matrix", "data-scroll": "matrix" };
   return make("div", {}, make("div", frame, table), caption);
 }

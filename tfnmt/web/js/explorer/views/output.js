@@ -38,16 +38,14 @@ function steps({ target, tensors, state, act }) {
         "aria-pressed": String(index === state.step),
         "aria-label": `Step ${index + 1}: ${tokenLabel(piece)}, ${percent(probability)}`,
         "data-key": `column-${index}`,
-        "data-follows": "true",
       },
       make("span", { className: "column" }, make("span", { className: "fill", style: { "--size": probability } })),
       make("span", { className: "token" }, shortLabel(piece)),
       make("span", { className: "number quiet" }, percent(probability)),
     );
   });
-  roving(buttons, state.step, inRow);
   const frame = { className: "steps scroll", role: "group", "aria-label": "Steps", "data-scroll": "steps" };
-  return make("div", frame, ...buttons);
+  return roving(make("div", frame, ...buttons), buttons, state.step, inRow);
 }
 
 // A list of the most probable tokens, each a button that chooses it.
