@@ -1,18 +1,22 @@
-"""Export a run: text in, text out, as a SavedModel for TensorFlow Serving or as a LiteRT file.
+"""Export a run: as a SavedModel for TensorFlow Serving, as a LiteRT file, or as a web page.
 
     python -m tfnmt.export --model=RUN --output=DIR [--version=N] [--keep=N]
     python -m tfnmt.export --model=RUN --bundle=F.tar.gz
     python -m tfnmt.export --model=RUN --output=DIR --format=litert [--quantization=int8]
     python -m tfnmt.export --model=RUN --output=DIR --format=ctranslate2 [--quantization=int8]
+    python -m tfnmt.export --model=RUN --output=DIR --format=web [--litertjs=FOLDER]
 
 DIR is the model base path. Writes DIR/<version>/; the default version is the next free number. The
 version appears only when it is complete, and only if it reproduces the output of the run in a clean
 process. A LiteRT file needs no TensorFlow; translate, evaluate and the web application accept both.
---bundle writes the run itself as one archive, or a LiteRT export if --model names one. translate,
-evaluate, score and export accept its URL as --model.
+--format=web writes a folder for any file server: a page that translates in the browser. --model may
+name a LiteRT export too. LiteRT.js is downloaded once with npm. --bundle writes the run itself as
+one archive, or a LiteRT export if --model names one. translate, evaluate, score and export accept
+its URL as --model.
 """
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,7 +31,9 @@ from tfnmt.errors import UsageError
 from tfnmt.exporting import QUANTIZATIONS
 from tfnmt.exporting.converted import check_convertible
 from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
+from tfnmt.exporting.litertjs import PACKAGE, find_litertjs
 from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
+from tfnmt.exporting.web import check_empty, export_web
 from tfnmt.litert.files import GRAPHS
 from tfnmt.loading import SUFFIX
 from tfnmt.loading.bundles import litert_files, run_files, write_bundle
@@ -50,7 +56,7 @@ flags.DEFINE_integer("keep", None, "keep only the highest N versions", 1, flag_v
 flags.DEFINE_enum(
     "format",
     "saved_model",
-    ["saved_model", "litert", "ctranslate2"],
+    ["saved_model", "litert", "ctranslate2", "web"],
     "the format of --output",
     flag_values=FLAGS,
 )
@@ -58,7 +64,14 @@ flags.DEFINE_enum(
     "quantization",
     None,
     list(QUANTIZATIONS),
-    "type of the weights of a LiteRT or CTranslate2 model, or of a bundle (default: float32)",
+    "type of the weights of a LiteRT or CTranslate2 model, a web page (default: int8) or a bundle "
+    "(default: float32)",
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "litertjs",
+    None,
+    f"for --format=web: the folder of the unpacked npm package {PACKAGE} (default: download it)",
     flag_values=FLAGS,
 )
 flags.DEFINE_string(
@@ -73,10 +86,11 @@ UNSUPPORTED = {
     "saved_model": ("quantization",),
     "litert": (),
     "ctranslate2": ("version", "keep", "data_dir"),
+    "web": ("version", "keep"),
 }
 """Flags that a format does not support."""
 
-OUTPUT_FLAGS = ("format", "version", "keep", "data_dir")
+OUTPUT_FLAGS = ("format", "version", "keep", "data_dir", "litertjs")
 """Flags that have no effect on --bundle."""
 
 
@@ -87,11 +101,15 @@ def main(values: Any, positional: list[str]) -> None:
     _check(values)
     folder = find_folder(values.model)
     version = find_version(folder)
-    if version and (version / GRAPHS).is_file() and not values.output:
-        _bundle_export(values, version)
-        return
+    if version and (version / GRAPHS).is_file():
+        if values.output and values.format == "web":
+            _write_web_of_export(values, version)
+            return
+        if not values.output:
+            _bundle_export(values, version)
+            return
     model = find_run(folder)
-    if values.output and values.format == "litert":
+    if values.output and values.format in ("litert", "web"):
         check_convertible(model)
     _check_folders(values, model)
     configure_threads()  # the clean processes of the parity check inherit it
@@ -100,6 +118,8 @@ def main(values: Any, positional: list[str]) -> None:
             _bundle_run(values, model)
         if values.output and values.format == "ctranslate2":
             _convert(values, model)
+        elif values.output and values.format == "web":
+            _write_web_of_run(values, model)
         elif values.output:
             _publish(values, model)
 
@@ -113,7 +133,7 @@ def _exclusive(values: Any) -> Iterator[None]:
         places.append((f"--bundle={values.bundle}", bundle.parent, bundle.name))
     if values.output:
         output = Path(os.path.realpath(values.output))
-        in_parent = values.format == "ctranslate2"
+        in_parent = values.format in ("ctranslate2", "web")
         place = (output.parent, output.name) if in_parent else (output, "")
         places.append((f"--output={values.output}", *place))
     problem = "another process exports to this place; wait for it, or choose another one"
@@ -138,6 +158,10 @@ def _check(values: Any) -> None:
         ]
     if values.output and values.format == "ctranslate2":
         check_export(Path(values.output))
+    if values.output and values.format == "web":
+        check_empty(Path(values.output))
+    elif values.litertjs and values.output:
+        problems.append("--litertjs: only for --format=web; omit it")
     problems += non_utf8_problems([values.license or ""])
     if values.output and os.path.isfile(values.output):
         problems.append(f"--output={values.output}: a file; choose a folder")
@@ -179,11 +203,16 @@ def _convert(values: Any, model: RunModel) -> None:
 
 def _bundle_export(values: Any, version: Path) -> None:
     """Write a LiteRT export to a bundle."""
+    _refuse_fixed(values)
+    with _exclusive(values):
+        _write_bundle(values, litert_files(version))
+
+
+def _refuse_fixed(values: Any) -> None:
+    """Refuse flags that change what an export has fixed."""
     given = [name for name in ("quantization", "license") if values[name].present]
     if given:
         raise UsageError(*(f"--{name}: fixed in an export; omit it" for name in given))
-    with _exclusive(values):
-        _write_bundle(values, litert_files(version))
 
 
 def _bundle_run(values: Any, model: RunModel) -> None:
@@ -233,12 +262,14 @@ def _parity_texts(values: Any, model: RunModel) -> list[str]:
     return parity_texts(model.config, tokenizer, data_folder(values.data_dir))
 
 
-def _write_litert(values: Any, model: RunModel, path: Path) -> None:
+def _write_litert(
+    values: Any, model: RunModel, path: Path, quantization: str = QUANTIZATIONS[0]
+) -> None:
     import_tensorflow()
     from tfnmt.exporting.litert import publish_litert
     from tfnmt.exporting.litert_parity import validation_pairs
 
-    card = _card(values, model) | {"quantization": values.quantization or QUANTIZATIONS[0]}
+    card = _card(values, model) | {"quantization": values.quantization or quantization}
     pairs = validation_pairs(model.config, data_folder(values.data_dir))
     report = publish_litert(model, card, _parity_texts(values, model), pairs, path)
     log(
@@ -250,6 +281,31 @@ def _write_litert(values: Any, model: RunModel, path: Path) -> None:
             f"validation BLEU on {report['sentences']:,} sentences: {report['bleu_of_export']}, "
             f"and {report['bleu_of_run']} of the run"
         )
+
+
+def _write_web_of_run(values: Any, model: RunModel) -> None:
+    """Convert a run and write a page that translates with it."""
+    litertjs = find_litertjs(values.litertjs and Path(values.litertjs))
+    with tempfile.TemporaryDirectory() as scratch:
+        version = Path(scratch) / model.run.path.resolve().name
+        _write_litert(values, model, version, "int8")
+        _write_web(version, litertjs, Path(values.output))
+
+
+def _write_web_of_export(values: Any, version: Path) -> None:
+    """Write a page that translates with a LiteRT export."""
+    _refuse_fixed(values)
+    litertjs = find_litertjs(values.litertjs and Path(values.litertjs))
+    with _exclusive(values):
+        if values.bundle:
+            _write_bundle(values, litert_files(version))
+        _write_web(version, litertjs, Path(values.output))
+
+
+def _write_web(version: Path, litertjs: Path, folder: Path) -> None:
+    size = export_web(version, litertjs, folder) / 1e6
+    log(f"exported {folder}; browsers load {size:.1f} MB")
+    log(f"try: python -m http.server --directory {folder}")
 
 
 if __name__ == "__main__":

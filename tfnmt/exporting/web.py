@@ -1,0 +1,109 @@
+"""The web export: a folder of static files that translates in the browser."""
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any
+
+from tfnmt.errors import UserError
+from tfnmt.exporting.browser_graphs import browser_graphs
+from tfnmt.exporting.litertjs import CHECKSUMS
+from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
+from tfnmt.runtime.files import atomic_folder
+from tfnmt.runtime.startup import silence_stderr
+
+MODEL = "model"
+"""The folder of the model in an export."""
+
+SHAPES = "shapes.json"
+"""The shapes of the graphs: see `tfnmt.exporting.browser_graphs.Shapes`."""
+
+RUNTIME = "litert"
+"""The folder of LiteRT.js in an export."""
+
+FILES = "files.js"
+"""The list of the files of an export, for its service worker."""
+
+
+def check_empty(folder: Path) -> None:
+    """Raise a UserError if the folder is not empty."""
+    try:
+        empty = not (os.path.isdir(folder) and any(folder.iterdir()))
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}; choose a new folder") from error
+    if not empty:
+        raise UserError(f"{folder}: not empty; choose a new folder")
+
+
+def export_web(model: Path, litertjs: Path, folder: Path) -> int:
+    """Write a web page that translates. The folder appears only when it is complete.
+
+    Args:
+        model: A version of a LiteRT export.
+        litertjs: The folder of LiteRT.js, from `find_litertjs`.
+        folder: The folder to write. It must be empty or not exist.
+
+    Returns:
+        The size in bytes that a browser loads.
+
+    Raises:
+        UserError: A file of the model is damaged.
+    """
+    card = read_card(model)
+    check_files(model, card)
+    contents = _page() | _model(model, card) | _runtime(litertjs)
+    contents[FILES] = _list(contents)
+    with atomic_folder(folder) as temporary:
+        for name, content in contents.items():
+            path = temporary / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return sum(len(each) for name, each in contents.items() if "compat" not in name)
+
+
+def _page() -> dict[str, bytes]:
+    root = Path(str(package_files("tfnmt"))) / "web"
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+
+
+def _model(folder: Path, card: dict[str, Any]) -> dict[str, bytes]:
+    limits = card["limits"]
+    source, target = limits["max_source_length"], limits["max_translation_length"]
+    longest = max(source, target)
+    sizes = {"source": source, "target": longest, "room": target}
+    with silence_stderr():  # LiteRT logs its kernels
+        graphs, shapes = browser_graphs(folder / GRAPHS, sizes)
+    return {
+        f"{MODEL}/{GRAPHS}.gz": _compress(graphs),
+        f"{MODEL}/{TOKENIZER}": (folder / TOKENIZER).read_bytes(),
+        f"{MODEL}/{CARD}": (folder / CARD).read_bytes(),
+        f"{MODEL}/{SHAPES}": json.dumps(shapes, indent=1).encode(),
+    }
+
+
+def _runtime(litertjs: Path) -> dict[str, bytes]:
+    """Return the files of LiteRT.js. Many servers do not compress them, so they are compressed."""
+    contents = {name: (litertjs / name).read_bytes() for name in CHECKSUMS}
+    return {
+        f"{RUNTIME}/{name}.gz" if name.endswith(".wasm") else f"{RUNTIME}/{name}": (
+            _compress(content) if name.endswith(".wasm") else content
+        )
+        for name, content in contents.items()
+    }
+
+
+def _list(contents: Mapping[str, bytes]) -> bytes:
+    """Return a script with the checksum of each file, and one of all."""
+    checksums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    text = json.dumps(checksums, indent=1, sort_keys=True)
+    version = hashlib.sha256(text.encode()).hexdigest()
+    return f'self.VERSION = "{version}";\nself.CHECKSUMS = {text};\n'.encode()
+
+
+def _compress(content: bytes) -> bytes:
+    return gzip.compress(content, mtime=0)
