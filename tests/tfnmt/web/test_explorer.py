@@ -79,7 +79,11 @@ def make_case(seed: int) -> dict[str, Any]:
         "limit": LIMIT if seed % 3 else 3,
     }
     prefix = random.integers(EOS + 1, VOCAB_SIZE, seed % 3).tolist()
-    return {"table": log_softmax(logits.astype(float)).tolist(), "settings": settings, "prefix": prefix}
+    return {
+        "table": log_softmax(logits.astype(float)).tolist(),
+        "settings": settings,
+        "prefix": prefix,
+    }
 
 
 def search_in_python(case: dict[str, Any]) -> tuple[list[int], float]:

@@ -333,10 +333,14 @@ function listDirections({ targets, directions }) {
   );
 }
 
+function showProgress(bytes) {
+  find("progress").textContent = `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
 async function start() {
   listViews();
   const response = fetch(new URL("../../code.json", import.meta.url)).then((answer) => answer.json());
-  const session = await Session.load(new Model());
+  const session = await Session.load(new Model(showProgress));
   listDirections(session.card);
   const explorer = new Explorer(session, await response);
   const parameters = new URLSearchParams(location.hash.slice(1));
