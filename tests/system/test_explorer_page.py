@@ -121,7 +121,8 @@ def test_tensors_are_those_of_the_file(open_explorer: OpenExplorer, two_way_lite
             const model = new Model(() => {});
             await model.load();
             const tensors = await model.run("inspect", ids);
-            return Object.entries(tensors).map(([name, { data, shape }]) => [name, Array.from(data), shape]);
+            const list = Object.entries(tensors);
+            return list.map(([name, { data, shape }]) => [name, Array.from(data), shape]);
         }""",
         ids,
     )
@@ -158,7 +159,7 @@ def test_forced_token_stays_and_the_search_continues_from_it(open_explorer: Open
     assert token != before[0]
     second.click()
     expect(page.locator("#strip-rows .chip.target").first).to_have_text(token)
-    expect(page.locator("#notice")).to_contain_text("forced")
+    expect(page.locator("#notice")).to_contain_text("Forced")
     page.locator("#notice button").click()
     expect(page.locator("#notice")).to_be_empty()
     expect(page.locator("#strip-rows .chip.target").first).to_have_text(before[0])
@@ -168,7 +169,7 @@ def test_forced_token_stays_and_the_search_continues_from_it(open_explorer: Open
 def test_hidden_token_gets_no_attention(open_explorer: OpenExplorer) -> None:
     page = open_explorer("masks")
     page.locator("#view .chip.source").nth(2).click()
-    expect(page.locator("#notice")).to_contain_text("1 source tokens are hidden")
+    expect(page.locator("#notice")).to_contain_text("Hidden: 1 source token")
     chip = page.locator("#strip-rows .chip.source").nth(2)
     expect(chip).to_have_attribute("title", re.compile("< 0.01 %"))
     show(page, "cross")

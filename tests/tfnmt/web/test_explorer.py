@@ -22,10 +22,11 @@ LIMIT = 9
 SEARCH = """
 const {startSearch, advance, bestOf, tokensOf} = await import(modules + "/search.js");
 results = cases.map(({table, settings, prefix}) => {
+  const rows = table.map((row) => Float64Array.from(row));
   const given = prefix.map((token, index) => table[prefix[index - 1] ?? 1][token]);
   let search = startSearch(settings, prefix, given);
   while (!search.isDone)
-    search = advance(search, search.live.map((id) => Float64Array.from(table[search.nodes[id].token ?? 1])));
+    search = advance(search, search.live.map((id) => rows[search.nodes[id].token ?? 1]));
   const best = search.nodes[bestOf(search)];
   return {tokens: tokensOf(search, best.id), score: best.score, depth: search.depth};
 });

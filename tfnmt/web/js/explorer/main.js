@@ -8,6 +8,7 @@ import { find, make, replace, reveal } from "./dom.js";
 import { bestOf, tokensOf } from "./search.js";
 import { Session } from "./session.js";
 import { strip } from "./strip.js";
+import { count } from "./text.js";
 import { SENTENCES, TOUR } from "./tour.js";
 
 const BOS = 1;
@@ -119,7 +120,7 @@ class Explorer {
     const { version } = this;
     const { settings } = this.search;
     this.isSearching = true;
-    for (let count = 0; count < steps && !this.search.isDone; count += 1) {
+    for (let done = 0; done < steps && !this.search.isDone; done += 1) {
       const search = await this.session.step(this.search);
       if (version !== this.version || settings !== this.search?.settings) return;
       this.search = search;
@@ -217,8 +218,8 @@ class Explorer {
     const { prefix, reference, hidden } = this.state;
     const notices = [
       reference && "This is your own translation, force-decoded.",
-      prefix.length && `The first ${prefix.length} tokens are forced.`,
-      hidden.size && `${hidden.size} source tokens are hidden.`,
+      prefix.length && `Forced: ${count(prefix.length, "token")} at the start.`,
+      hidden.size && `Hidden: ${count(hidden.size, "source token")}.`,
     ].filter(Boolean);
     const undo = make(
       "button",

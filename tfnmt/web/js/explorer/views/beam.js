@@ -2,7 +2,7 @@
 
 import { draw, make } from "../dom.js";
 import { bestOf, tokensOf } from "../search.js";
-import { count, percent, shortLabel, tokenLabel } from "../text.js";
+import { percent, shortLabel, tokenLabel } from "../text.js";
 import { topTokens } from "./output.js";
 
 const COLUMN = 132;
@@ -34,7 +34,7 @@ function toolbar({ search, isSearching, act }) {
 
 function status(search) {
   const { live, finished, nodes, bound, isDone, depth } = search;
-  const parts = [`Step ${depth}: ${count(live.length, "live hypothesis").replace("hypothesiss", "hypotheses")}, ${finished.length} finished.`];
+  const parts = [`Step ${depth}: ${live.length} live and ${finished.length} finished hypotheses.`];
   if (finished.length && Number.isFinite(bound))
     parts.push(
       `The best finished score is ${nodes[finished[0]].score.toFixed(3)}; a live hypothesis can reach at most ${bound.toFixed(3)}.`,
