@@ -6,10 +6,15 @@ const RAMPS = {
   cross: { light: [[255, 255, 255], [98, 34, 138]], dark: [[28, 30, 36], [221, 178, 255]] },
 };
 
-export const colorScheme = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+export const colorScheme = matchMedia("(prefers-color-scheme: dark)");
+
+let scheme;
+const readScheme = () => (scheme = colorScheme.matches ? "dark" : "light"); // too slow for each pixel
+readScheme();
+colorScheme.addEventListener("change", readScheme);
 
 // Returns the color of a weight between 0 and 1 as red, green and blue.
-export function weightColor(weight, name, scheme = colorScheme?.matches ? "dark" : "light") {
+export function weightColor(weight, name) {
   const [low, high] = RAMPS[name][scheme];
   const share = Math.min(1, Math.max(0, weight));
   return low.map((value, channel) => Math.round(value + share * (high[channel] - value)));
@@ -19,8 +24,8 @@ export function weightColor(weight, name, scheme = colorScheme?.matches ? "dark"
 export const signedColor = (value) => weightColor(Math.sqrt(Math.abs(value)), value < 0 ? "target" : "source");
 
 // Returns the background color of a weight between 0 and 1, and a readable text color.
-export function weightColors(weight, name, scheme) {
-  const background = weightColor(weight, name, scheme);
+export function weightColors(weight, name) {
+  const background = weightColor(weight, name);
   // Black or white has a contrast of at least 4.58 on any background.
   return { background: `rgb(${background.join(" ")})`, color: luminance(background) > 0.179 ? "#000000" : "#ffffff" };
 }

@@ -23,7 +23,11 @@ class Explorer {
       step: 0,
       position: 0,
       side: "source",
-      heads: Object.fromEntries(["encoder", "decoder", "cross"].map((kind) => [kind, { layer: 0, head: "average" }])),
+      heads: {
+        encoder: { layer: 0, head: "average" },
+        decoder: { layer: 0, head: "average" },
+        cross: { layer: Infinity, head: "average" }, // the last layer
+      },
       hidden: new Set(), // positions of the source
       prefix: [], // forced ids
       reference: null, // ids of the user's own translation
