@@ -121,6 +121,27 @@ def two_way_litert(call: Call, two_way_run: Path, shared_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def litertjs() -> Path:
+    """The files of LiteRT.js in the cache. Tests download nothing."""
+    from tfnmt.exporting.litertjs import CACHED
+
+    if not CACHED.is_dir():
+        pytest.skip("LiteRT.js is not in the cache; python -m tfnmt.export --format=web loads it")
+    return CACHED
+
+
+@pytest.fixture(scope="session")
+def web_export(call: Call, litertjs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A web export of the model that comes with tfnmt."""
+    from tfnmt import export
+    from tfnmt.loading.registry import DEFAULT_MODEL
+
+    folder = tmp_path_factory.mktemp("web") / "export"
+    call(export, "--format=web", f"--model={DEFAULT_MODEL}", f"--output={folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all pytest processes share."""
     base = tmp_path_factory.getbasetemp()

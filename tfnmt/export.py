@@ -33,14 +33,13 @@ from tfnmt.exporting.converted import check_convertible
 from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
 from tfnmt.exporting.litertjs import PACKAGE, find_litertjs
 from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
-from tfnmt.exporting.web import check_empty, export_web
 from tfnmt.litert.files import GRAPHS
 from tfnmt.loading import SUFFIX
 from tfnmt.loading.bundles import litert_files, run_files, write_bundle
 from tfnmt.loading.card import make_card
 from tfnmt.loading.models import RunModel, find_folder, find_run, find_version
 from tfnmt.progress import log
-from tfnmt.runtime.files import check_writable, exclusive, is_stream, remove_leftovers
+from tfnmt.runtime.files import check_empty, check_writable, exclusive, is_stream, remove_leftovers
 from tfnmt.runtime.startup import configure_threads, import_tensorflow
 
 FLAGS = flags.FlagValues()
@@ -83,9 +82,9 @@ flags.DEFINE_string(
 define_data_dir(FLAGS)
 
 UNSUPPORTED = {
-    "saved_model": ("quantization",),
-    "litert": (),
-    "ctranslate2": ("version", "keep", "data_dir"),
+    "saved_model": ("quantization", "litertjs"),
+    "litert": ("litertjs",),
+    "ctranslate2": ("version", "keep", "data_dir", "litertjs"),
     "web": ("version", "keep"),
 }
 """Flags that a format does not support."""
@@ -160,8 +159,6 @@ def _check(values: Any) -> None:
         check_export(Path(values.output))
     if values.output and values.format == "web":
         check_empty(Path(values.output))
-    elif values.litertjs and values.output:
-        problems.append("--litertjs: only for --format=web; omit it")
     problems += non_utf8_problems([values.license or ""])
     if values.output and os.path.isfile(values.output):
         problems.append(f"--output={values.output}: a file; choose a folder")
@@ -303,6 +300,8 @@ def _write_web_of_export(values: Any, version: Path) -> None:
 
 
 def _write_web(version: Path, litertjs: Path, folder: Path) -> None:
+    from tfnmt.exporting.web import export_web
+
     size = export_web(version, litertjs, folder) / 1e6
     log(f"exported {folder}; browsers load {size:.1f} MB")
     log(f"try: python -m http.server --directory {folder}")

@@ -32,6 +32,7 @@ CTRANSLATE2 = "--format=ctranslate2"
         (["--model=run", f"--output={__file__}"], "--output=.*test_export.py: a file;"),
         (["--model=run", "--bundle=b.zip"], r"--bundle=b\.zip: .*\.tar\.gz"),
         (["--model=run", "--output=o", "--quantization=int8"], "--quantization: .*=saved_model"),
+        (["--model=run", "--output=o", "--litertjs=f"], "--litertjs: .*=saved_model"),
         (["--model=run", "--output=o", CTRANSLATE2, "--version=2"], "--version: .*=ctranslate2"),
         (["--model=run", "--output=o", CTRANSLATE2, "--keep=2"], "--keep: .*=ctranslate2"),
         (["--model=run", "--bundle=b.tar.gz", "--version=2"], "--version: only for --output"),

@@ -10,7 +10,6 @@ once.
 """
 
 import json
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 from tfnmt.config import Config, DecodingConfig, ModelConfig
 from tfnmt.data.preparation.tokenizer import BOS, PAD, Tokenizer
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import atomic_path
+from tfnmt.runtime.files import atomic_path, check_empty
 
 if TYPE_CHECKING:
     from tfnmt.model.transformer import Transformer
@@ -67,12 +66,7 @@ def check_export(folder: Path) -> None:
     """Raise a UserError if CTranslate2 is not installed or the folder is not empty."""
     if find_spec("ctranslate2") is None:
         raise UserError("ctranslate2: not installed; run pip install 'tfnmt[ctranslate2]'")
-    try:
-        empty = not (os.path.isdir(folder) and any(folder.iterdir()))
-    except OSError as error:
-        raise UserError(f"{folder}: {error.strerror}; choose a new folder") from error
-    if not empty:
-        raise UserError(f"{folder}: not empty; choose a new folder")
+    check_empty(folder)
 
 
 def export_ctranslate2(

@@ -27,6 +27,8 @@ _SHA256 = """
 CHECKSUMS = {name: value for value, name in map(str.split, _SHA256.strip().splitlines())}
 """SHA-256 checksums of the files of two builds; `compat` is for browsers without relaxed SIMD."""
 
+CACHED = cache_folder() / "litertjs" / PACKAGE.rpartition("@")[2]
+
 TIMEOUT = 600  # seconds
 
 
@@ -53,14 +55,13 @@ def find_litertjs(folder: Path | None) -> Path:
 
 def _downloaded() -> Path:
     """Return the folder in the cache, after a download if it does not exist."""
-    folder = cache_folder() / "litertjs" / PACKAGE.rpartition("@")[2]
-    if not folder.is_dir():
-        lock = folder.with_name(f".{folder.name}.lock")
-        with file_lock(lock, f"{folder}: another process is downloading LiteRT.js"):
-            if not folder.is_dir():
-                with atomic_path(folder) as temporary:
+    if not CACHED.is_dir():
+        lock = CACHED.with_name(f".{CACHED.name}.lock")
+        with file_lock(lock, f"{CACHED}: another process is downloading LiteRT.js"):
+            if not CACHED.is_dir():
+                with atomic_path(CACHED) as temporary:
                     _download(temporary)
-    return folder
+    return CACHED
 
 
 def _download(folder: Path) -> None:
@@ -73,7 +74,7 @@ def _download(folder: Path) -> None:
     log(f"downloading {PACKAGE} with npm once")
     folder.mkdir()
     with tempfile.TemporaryDirectory() as scratch:
-        command = [npm, "pack", PACKAGE, "--silent", f"--pack-destination={scratch}"]
+        command = [npm, "pack", PACKAGE, "--loglevel=error", f"--pack-destination={scratch}"]
         try:
             subprocess.run(command, cwd=scratch, check=True, capture_output=True, timeout=TIMEOUT)
         except (subprocess.SubprocessError, OSError) as error:

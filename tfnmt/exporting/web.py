@@ -3,13 +3,11 @@
 import gzip
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
-from tfnmt.errors import UserError
 from tfnmt.exporting.browser_graphs import browser_graphs
 from tfnmt.exporting.code_listing import code_listing
 from tfnmt.exporting.litertjs import CHECKSUMS
@@ -31,16 +29,6 @@ CODE = "code.json"
 
 FILES = "files.js"
 """The list of the files of an export, for its service worker."""
-
-
-def check_empty(folder: Path) -> None:
-    """Raise a UserError if the folder is not empty."""
-    try:
-        empty = not (os.path.isdir(folder) and any(folder.iterdir()))
-    except OSError as error:
-        raise UserError(f"{folder}: {error.strerror}; choose a new folder") from error
-    if not empty:
-        raise UserError(f"{folder}: not empty; choose a new folder")
 
 
 def export_web(model: Path, litertjs: Path, folder: Path) -> int:
@@ -93,13 +81,13 @@ def _model(folder: Path, card: dict[str, Any]) -> dict[str, bytes]:
 
 def _runtime(litertjs: Path) -> dict[str, bytes]:
     """Return the files of LiteRT.js. Many servers do not compress them, so they are compressed."""
-    contents = {name: (litertjs / name).read_bytes() for name in CHECKSUMS}
-    return {
-        f"{RUNTIME}/{name}.gz" if name.endswith(".wasm") else f"{RUNTIME}/{name}": (
-            _compress(content) if name.endswith(".wasm") else content
-        )
-        for name, content in contents.items()
-    }
+    contents = {}
+    for name in CHECKSUMS:
+        content = (litertjs / name).read_bytes()
+        if name.endswith(".wasm"):
+            name, content = f"{name}.gz", _compress(content)
+        contents[f"{RUNTIME}/{name}"] = content
+    return contents
 
 
 def _list(contents: Mapping[str, bytes]) -> bytes:
@@ -111,4 +99,4 @@ def _list(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _compress(content: bytes) -> bytes:
-    return gzip.compress(content, mtime=0)
+    return gzip.compress(content, compresslevel=6, mtime=0)

@@ -311,6 +311,16 @@ def check_folder(path: Path) -> None:
         raise UserError(f"{path}: {existing} is not writable; choose another path")
 
 
+def check_empty(folder: Path) -> None:
+    """Raise a UserError if the folder exists and is not empty."""
+    try:
+        empty = not (os.path.isdir(folder) and any(folder.iterdir()))
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}; choose a new folder") from error
+    if not empty:
+        raise UserError(f"{folder}: not empty; choose a new folder")
+
+
 def check_disk_space(folder: Path, size: int) -> None:
     """Raise an OSError if the disk has no space for a file of `size` bytes.
 

@@ -54,7 +54,7 @@ async function serviceWorker() {
     navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true }),
   );
   try {
-    const { active } = await navigator.serviceWorker.register("service-worker.js");
+    const { active } = await navigator.serviceWorker.register("service-worker.js", { updateViaCache: "none" });
     if (!active) await Promise.race([controlled, new Promise((resolve) => setTimeout(resolve, INSTALLATION))]);
   } catch {
     find("note").textContent = "This browser does not keep the page for offline use.";

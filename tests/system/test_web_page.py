@@ -1,0 +1,290 @@
+"""The page of a web export in headless Chromium, from a server for static files."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tfnmt.data.corpora.toy import grammar
+from tfnmt.litert.model import LiteRTModel
+from tfnmt.loading.models import find_folder
+from tfnmt.loading.registry import DEFAULT_MODEL
+
+SENTENCES = 1000
+UPDATE_CHECK = {"/service-worker.js", "/files.js"}
+"""The requests with which the browser itself looks for a newer export."""
+
+TEXT = "Where can I buy a ticket? The train leaves soon.\n\nThank you!"
+TRANSLATION = "Wo kann ich eine Fahrkarte kaufen? Der Zug fährt bald.\n\nDanke!"
+
+
+class Site:
+    """A server for static files. It knows nothing of tfnmt and compresses nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.requests = requests = []
+
+        class Handler(SimpleHTTPRequestHandler):
+            def do_GET(self) -> None:
+                requests.append(self.path)
+                super().do_GET()
+
+            def log_message(self, *message: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def site(web_export: Path) -> Iterator[Site]:
+    site = Site(web_export)
+    yield site
+    site.stop()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context()
+    yield context
+    context.close()
+
+
+def open_page(context: BrowserContext, url: str, problems: list[str]) -> Page:
+    """Open the page and wait for the model. Collect what the browser complains about."""
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(url)
+    wait_for_model(page)
+    return page
+
+
+def wait_for_model(page: Page) -> None:
+    expect(page.locator("html[data-ready]")).to_be_attached()
+
+
+@pytest.fixture
+def page(context: BrowserContext, site: Site) -> Iterator[Page]:
+    """The page with its model. It may log nothing."""
+    problems: list[str] = []
+    yield open_page(context, site.url, problems)
+    assert problems == []
+
+
+def translate(page: Page, text: str) -> None:
+    page.get_by_role("textbox", name="Text to translate").fill(text)
+
+
+# --- Output ---------------------------------------------------------------------------------------
+
+TRANSLATE_ALL = """async ([texts, target]) => {
+  const { Model } = await import("./js/model.js");
+  window.model ??= new Model();
+  const found = [];
+  for (const text of texts) found.push((await window.model.translate(text, target)).text);
+  return found;
+}"""
+
+
+def test_translations_are_those_of_the_litert_engine(page: Page) -> None:
+    """Rounding differs between processors, which may change the choice between two hypotheses."""
+    engine = LiteRTModel(find_folder(DEFAULT_MODEL), 1)
+    texts = [source for source, _ in islice(grammar.pairs("test"), SENTENCES)]
+    found = page.evaluate(TRANSLATE_ALL, [texts, "de"])
+    sources = [text.encode() for text in texts]
+    outputs = engine.signatures["serving_default"](text=sources, target=[b"de"] * len(texts))
+    expected = [text.decode() for text in outputs["translation"]]
+    different = [pair for pair in zip(texts, expected, found, strict=True) if pair[1] != pair[2]]
+    assert len(found) == SENTENCES
+    assert len(different) <= SENTENCES // 100, different
+
+
+def test_text_is_translated_sentence_by_sentence(page: Page) -> None:
+    translate(page, TEXT)
+    expect(page.locator("#target")).to_have_text(TRANSLATION)
+
+
+def test_translation_follows_typing_and_languages(page: Page) -> None:
+    page.get_by_role("textbox", name="Text to translate").press_sequentially("Thank you!")
+    expect(page.locator("#target")).to_have_text("Danke!")
+    page.get_by_role("combobox", name="Target language").select_option(label="French")
+    expect(page.locator("#target")).to_have_text("Merci !")
+    page.get_by_role("button", name="Swap languages").click()
+    expect(page.get_by_role("combobox", name="Source language")).to_have_value("fr")
+    expect(page.locator("#target")).to_have_text("Thank you.")
+    page.get_by_role("button", name="Clear text").click()
+    expect(page.locator("#target")).to_be_empty()
+
+
+def test_visited_word_highlights_its_source_words(page: Page) -> None:
+    translate(page, "The dog sleeps.")
+    page.locator(".word", has_text="Hund").hover()
+    expect(page.locator("#word")).to_have_text("Hund: dog")
+    expect(page.locator("#echo mark")).to_have_text(["dog"])
+    page.locator("h1").hover()
+    expect(page.locator("#echo mark")).to_have_count(0)
+    page.locator(".word").first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#word")).to_have_text("Hund: dog")
+
+
+def test_alternative_replaces_the_translation_of_its_sentence(page: Page) -> None:
+    translate(page, TEXT)
+    expect(page.locator("#target")).to_have_text(TRANSLATION)
+    page.locator(".word").first.press("Enter")
+    choices = page.locator("#choices button")
+    expect(choices.first).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#sentence")).to_have_text("Where can I buy a ticket?")
+    other = choices.nth(1).text_content()
+    choices.nth(1).press("Enter")
+    expect(page.locator("#target")).to_have_text(other + TRANSLATION.partition("?")[2])
+    expect(choices.nth(1)).to_have_attribute("aria-pressed", "true")
+
+
+# --- Network --------------------------------------------------------------------------------------
+
+
+def test_nothing_is_requested_after_loading(context: BrowserContext, site: Site) -> None:
+    problems: list[str] = []
+    page = open_page(context, site.url, problems)
+    page.wait_for_timeout(1000)  # the browser looks for a newer export
+    requests: list[str] = []
+    context.on("request", lambda request: requests.append(request.url))
+    before = list(site.requests)
+    translate(page, TEXT)
+    expect(page.locator("#target")).to_have_text(TRANSLATION)
+    page.locator(".word").first.click()
+    expect(page.locator("#alternatives")).to_be_visible()
+    page.get_by_role("combobox", name="Target language").select_option("es")
+    expect(page.locator("#target")).not_to_have_text(TRANSLATION)
+    page.wait_for_timeout(500)
+    assert requests == []
+    assert set(site.requests[len(before) :]) <= UPDATE_CHECK
+    assert problems == []
+
+
+def test_model_is_requested_once(page: Page, site: Site) -> None:
+    large = [path for path in site.requests if path.startswith(("/model/", "/litert/"))]
+    assert len(large) == len(set(large)) == 6
+    assert not any("compat" in path for path in large)
+
+
+def test_page_works_offline_after_the_first_visit(context: BrowserContext, site: Site) -> None:
+    problems: list[str] = []
+    page = open_page(context, site.url, problems)
+    site.stop()
+    page.reload()
+    wait_for_model(page)
+    translate(page, TEXT)
+    expect(page.locator("#target")).to_have_text(TRANSLATION)
+    assert problems == []
+
+
+WAIT_FOR_NEW_EXPORT = """async () => {
+  const registration = await navigator.serviceWorker.getRegistration();
+  while (!registration.waiting) await new Promise((resolve) => setTimeout(resolve, 50));
+}"""
+
+
+def test_new_export_replaces_the_old_one_completely(
+    context: BrowserContext, web_export: Path, tmp_path: Path
+) -> None:
+    """Its changed files are loaded at the next visit, its model is not loaded again."""
+    folder = shutil.copytree(web_export, tmp_path / "site")
+    site, problems = Site(folder), []
+    page = open_page(context, site.url, problems)
+    for name in "index.html", "files.js":
+        text = (folder / name).read_text()
+        text = text.replace("<h1>Translation</h1>", "<h1>Second</h1>")
+        text = text.replace('self.VERSION = "', 'self.VERSION = "2').replace(
+            '"index.html": "', '"index.html": "2'
+        )
+        (folder / name).write_text(text)
+    page.reload()
+    wait_for_model(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Translation")
+    page.evaluate(WAIT_FOR_NEW_EXPORT)
+    page.close()
+    page = open_page(context, site.url, problems)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Second")
+    assert site.requests.count("/model/model.tflite.gz") == 1
+    site.stop()
+    page.reload()
+    wait_for_model(page)
+    assert problems == []
+
+
+# --- Page -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_page_has_no_accessibility_violations(
+    browser: Browser, site: Site, scheme: str, width: int
+) -> None:
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
+    )
+    page = open_page(context, site.url, [])
+    translate(page, TEXT)
+    page.locator(".word").first.click()
+    expect(page.locator("#alternatives")).to_be_visible()
+    report = Axe().run(page).response
+    assert [each["id"] for each in report["violations"]] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+
+
+def test_page_can_be_installed(context: BrowserContext, site: Site) -> None:
+    page = open_page(context, site.url, [])
+    session = context.new_cdp_session(page)
+    errors = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert [error["errorId"] for error in errors] == ["in-incognito"]  # as all pages of tests are
+    manifest = session.send("Page.getAppManifest")
+    assert manifest["errors"] == []
+    assert json.loads(manifest["data"])["start_url"] == "./"
+
+
+def test_policy_refuses_other_servers_and_inline_scripts(
+    context: BrowserContext, site: Site
+) -> None:
+    page = open_page(context, site.url, [])
+    policy = page.locator("meta[http-equiv='Content-Security-Policy']").get_attribute("content")
+    assert "unsafe-inline" not in policy
+    assert "'unsafe-eval'" not in policy
+    assert page.evaluate(
+        """() => new Promise((resolve) => {
+          document.addEventListener("securitypolicyviolation", (event) => {
+            resolve(event.violatedDirective);
+          });
+          fetch("http://127.0.0.1:9/").catch(() => {});
+        })"""
+    ).startswith("connect-src")
+
+
+def test_missing_model_is_reported(
+    context: BrowserContext, web_export: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(web_export, tmp_path / "site")
+    (folder / "model/model.tflite.gz").unlink()
+    site = Site(folder)
+    page = context.new_page()
+    page.goto(site.url)
+    expect(page.get_by_role("status").first).to_have_text(
+        "The model cannot be loaded: model/model.tflite.gz: the server answered 404"
+    )
+    site.stop()
