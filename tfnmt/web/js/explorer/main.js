@@ -12,6 +12,7 @@ import { count } from "./text.js";
 import { SENTENCES, TOUR } from "./tour.js";
 
 const BOS = 1;
+const FIRST = 3; // the position that is selected first: the pictures of the very first are empty
 const TYPING_PAUSE = 250; // ms without a key before the sentence is translated
 const TUNING_PAUSE = 150; // ms before a search with other settings begins
 
@@ -20,8 +21,8 @@ class Explorer {
     Object.assign(this, { session, code });
     this.state = {
       view: VIEWS[0].id,
-      step: 0,
-      position: 0,
+      step: FIRST,
+      position: FIRST,
       side: "source",
       heads: {
         encoder: { layer: 0, head: "average" },
@@ -54,7 +55,7 @@ class Explorer {
 
   setText(text) {
     this.state.text = text;
-    return this.change({ hidden: new Set(), prefix: [], reference: null, step: 0, position: 0 });
+    return this.change({ hidden: new Set(), prefix: [], reference: null, step: FIRST, position: FIRST });
   }
 
   force(prefix) {
@@ -282,7 +283,10 @@ class Explorer {
     if (state.tour !== number || !this.tensors) return;
     this.search = null;
     this.set(step.prepare(this.scene));
-    if (step.view === "beam") await this.restartSearch();
+    if (step.view === "beam") {
+      await this.restartSearch();
+      await this.continueSearch(2);
+    }
     find("tour-title").focus();
   }
 

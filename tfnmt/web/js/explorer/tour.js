@@ -86,7 +86,7 @@ export const TOUR = [
   {
     title: "The search compares hypotheses",
     view: "beam",
-    prepare: () => ({ restart: true }),
+    prepare: () => ({}),
     text: "The most probable first token does not always begin the most probable sentence. Beam search keeps several hypotheses and continues all of them. Longer sentences have lower probabilities, so the length penalty makes the scores comparable. It stops when no live hypothesis can win.",
     task: "Press “One step” several times. Then force another token, or change the beam size.",
   },
