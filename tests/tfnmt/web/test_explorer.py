@@ -1,27 +1,22 @@
 """The functions of the explorer that need no page, in Node."""
 
-import json
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfnmt
+from tests.tfnmt.web.conftest import Node
 from tfnmt.data.preparation.tokenizer import BOS, EOS
 from tfnmt.decoding.constraints import forced_prefix
 from tfnmt.decoding.search import EXCLUDED_LOGIT, SearchParameters, beam_search
 
-MODULES = Path(tfnmt.__file__).parent / "web" / "js" / "explorer"
 VOCAB_SIZE = 12
 LIMIT = 9
 
 SEARCH = """
-const {startSearch, advance, bestOf, tokensOf} = await import(modules + "/search.js");
-results = cases.map(({table, settings, prefix}) => {
+import { startSearch, advance, bestOf, tokensOf } from "./explorer/search.js";
+result = data.map(({table, settings, prefix}) => {
   const rows = table.map((row) => Float64Array.from(row));
   const given = prefix.map((token, index) => table[prefix[index - 1] ?? 1][token]);
   let search = startSearch(settings, prefix, given);
@@ -33,8 +28,8 @@ results = cases.map(({table, settings, prefix}) => {
 """
 
 PROBABILITIES = """
-const {temper, topK, rank, entropy} = await import(modules + "/probabilities.js");
-results = cases.map(({logProbs, temperature, k}) => {
+import { temper, topK, rank, entropy } from "./explorer/probabilities.js";
+result = data.map(({logProbs, temperature, k}) => {
   const values = Float64Array.from(logProbs);
   return {
     tempered: Array.from(temper(values, temperature)),
@@ -44,23 +39,6 @@ results = cases.map(({logProbs, temperature, k}) => {
   };
 });
 """
-
-
-def run_node(script: str, cases: list[dict[str, Any]]) -> Any:
-    """Run a script that computes `results` from `cases`."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node is not installed")
-    program = f"""
-        const modules = {json.dumps(MODULES.as_uri())}, cases = {json.dumps(cases)};
-        let results;
-        {script}
-        console.log(JSON.stringify(results));
-    """
-    command = [node, "--input-type=module", "--no-warnings"]
-    result = subprocess.run(command, input=program, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -107,10 +85,10 @@ def search_in_python(case: dict[str, Any]) -> tuple[list[int], float]:
     return tokens[tokens > 0].tolist(), float(found.scores[0, 0])
 
 
-def test_search_makes_the_decisions_of_beam_search() -> None:
+def test_search_makes_the_decisions_of_beam_search(node: Node) -> None:
     cases = [make_case(seed) for seed in range(24)]
     lengths = set()
-    for case, found in zip(cases, run_node(SEARCH, cases), strict=True):
+    for case, found in zip(cases, node(SEARCH, cases), strict=True):
         tokens, score = search_in_python(case)
         assert found["tokens"] == tokens
         assert found["score"] == pytest.approx(score, abs=1e-5)
@@ -118,7 +96,7 @@ def test_search_makes_the_decisions_of_beam_search() -> None:
     assert len(lengths) > 3
 
 
-def test_probabilities_match_numpy() -> None:
+def test_probabilities_match_numpy(node: Node) -> None:
     random = np.random.default_rng(1)
     log_probs = log_softmax(random.normal(0, 2, (3, 50)))
     temperatures = (0.3, 1, 2.5)
@@ -127,7 +105,7 @@ def test_probabilities_match_numpy() -> None:
         for row, temperature in zip(log_probs, temperatures, strict=True)
     ]
     for row, temperature, found in zip(
-        log_probs, temperatures, run_node(PROBABILITIES, cases), strict=True
+        log_probs, temperatures, node(PROBABILITIES, cases), strict=True
     ):
         np.testing.assert_allclose(found["tempered"], log_softmax(row / temperature), atol=1e-12)
         assert found["top"] == np.argsort(-row)[:7].tolist()

@@ -378,6 +378,6 @@ async function start() {
 }
 
 start().catch((error) => {
-  find("state").textContent = `The explorer cannot start: ${error.message}. Reload the page.`;
+  find("state").textContent = `The explorer cannot start: ${error.message}`;
   throw error;
 });

@@ -5,14 +5,18 @@ import { Translator } from "../translator.js";
 import { advance, bestOf, startSearch, tokensOf } from "./search.js";
 import { Tensor } from "./tensor.js";
 
+const fetchFile = (name) => fetch(new URL(`../../model/${name}`, import.meta.url));
+
 const LONGEST = 64; // tokens of a source that are shown, EOS included
 
 export class Session {
   // Loads the model.
   static async load(model) {
     const card = await model.load();
-    const response = await fetch(new URL("../../model/tokenizer.model", import.meta.url));
-    return new Session(model, card, new Uint8Array(await response.arrayBuffer()));
+    const [shapes, tokenizer] = await Promise.all(["shapes.json", "tokenizer.model"].map(fetchFile));
+    if (!("inspect" in (await shapes.json())))
+      throw new Error("an earlier version exported this model; export it again");
+    return new Session(model, card, new Uint8Array(await tokenizer.arrayBuffer()));
   }
 
   constructor(model, card, tokenizer) {
