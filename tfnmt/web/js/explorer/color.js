@@ -6,29 +6,35 @@ const RAMPS = {
   cross: { light: [[255, 255, 255], [98, 34, 138]], dark: [[28, 30, 36], [221, 178, 255]] },
 };
 
+const LEVELS = 255;
+
 export const colorScheme = matchMedia("(prefers-color-scheme: dark)");
 
-let scheme;
-const readScheme = () => (scheme = colorScheme.matches ? "dark" : "light"); // too slow for each pixel
-readScheme();
-colorScheme.addEventListener("change", readScheme);
+// For each ramp, its colors from the weight 0 to 1. A view draws thousands of them.
+let tables;
+
+function fillTables() {
+  const scheme = colorScheme.matches ? "dark" : "light";
+  tables = Object.fromEntries(Object.entries(RAMPS).map(([name, ramps]) => [name, tableOf(ramps[scheme])]));
+}
+
+const tableOf = ([low, high]) =>
+  Array.from({ length: LEVELS + 1 }, (_, level) => {
+    const rgb = low.map((value, channel) => Math.round(value + (level / LEVELS) * (high[channel] - value)));
+    // Black or white has a contrast of at least 4.58 on any background.
+    return { rgb, style: { background: `rgb(${rgb.join(" ")})`, color: luminance(rgb) > 0.179 ? "#000000" : "#ffffff" } };
+  });
+
+const entryOf = (weight, name) => tables[name][Math.round(LEVELS * Math.min(1, Math.max(0, weight)))];
 
 // Returns the color of a weight between 0 and 1 as red, green and blue.
-export function weightColor(weight, name) {
-  const [low, high] = RAMPS[name][scheme];
-  const share = Math.min(1, Math.max(0, weight));
-  return low.map((value, channel) => Math.round(value + share * (high[channel] - value)));
-}
+export const weightColor = (weight, name) => entryOf(weight, name).rgb;
+
+// Returns the style of a weight: its color as background, and a readable text color.
+export const weightStyle = (weight, name) => entryOf(weight, name).style;
 
 // Returns the color of a value between -1 and 1: orange if negative, blue if positive.
 export const signedColor = (value) => weightColor(Math.sqrt(Math.abs(value)), value < 0 ? "target" : "source");
-
-// Returns the background color of a weight between 0 and 1, and a readable text color.
-export function weightColors(weight, name) {
-  const background = weightColor(weight, name);
-  // Black or white has a contrast of at least 4.58 on any background.
-  return { background: `rgb(${background.join(" ")})`, color: luminance(background) > 0.179 ? "#000000" : "#ffffff" };
-}
 
 // Relative luminance as defined by WCAG 2.
 function luminance(color) {
@@ -38,3 +44,6 @@ function luminance(color) {
   });
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
+
+fillTables();
+colorScheme.addEventListener("change", fillTables);

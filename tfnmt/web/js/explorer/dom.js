@@ -27,7 +27,13 @@ export function pixels(rows, color, label) {
   const [height, width] = [rows.length, rows[0].length];
   const canvas = make("canvas", { width, height, role: "img", "aria-label": label });
   const image = new ImageData(width, height);
-  rows.forEach((row, y) => row.forEach((value, x) => image.data.set([...color(value), 255], 4 * (y * width + x))));
+  let index = 0;
+  for (const row of rows)
+    for (const value of row) {
+      image.data.set(color(value), index);
+      image.data[index + 3] = 255; // opaque
+      index += 4;
+    }
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
 }

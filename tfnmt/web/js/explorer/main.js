@@ -226,12 +226,13 @@ class Explorer {
       prefix.length && `Forced: ${count(prefix.length, "token")} at the start.`,
       hidden.size && `Hidden: ${count(hidden.size, "source token")}.`,
     ].filter(Boolean);
+    const limit = this.session.isTruncated ? [`The explorer reads only the first ${this.session.source.length} tokens.`] : [];
     const undo = make(
       "button",
       { type: "button", onclick: () => this.change({ prefix: [], reference: null, hidden: new Set() }), "data-key": "undo" },
       "Back to the model’s translation",
     );
-    replace(find("notice"), ...(notices.length ? [make("span", {}, notices.join(" ")), undo] : []));
+    replace(find("notice"), make("span", {}, [...limit, ...notices].join(" ")), ...(notices.length ? [undo] : []));
   }
 
   showCode(name) {

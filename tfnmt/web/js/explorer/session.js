@@ -7,7 +7,7 @@ import { Tensor } from "./tensor.js";
 
 const fetchFile = (name) => fetch(new URL(`../../model/${name}`, import.meta.url));
 
-const LONGEST = 64; // tokens of a source that are shown, EOS included
+const LONGEST = 40; // tokens of a source that are shown, EOS included
 
 export class Session {
   // Loads the model.
@@ -35,7 +35,8 @@ export class Session {
   // Positions in `hidden` get the id of padding.
   open(text, language, hidden) {
     const limit = Math.min(LONGEST, this.card.limits.max_source_length);
-    const { ids } = this.codec.encode(text, limit, language);
+    const { ids, truncated } = this.codec.encode(text, limit, language);
+    this.isTruncated = truncated;
     this.text = text;
     this.language = language;
     this.source = ids;
@@ -86,7 +87,7 @@ export class Session {
   // Returns the translation as ids. The search of the file is faster, and knows the default settings.
   async translate(settings, prefix) {
     if (this.source.length < 2) return [EOS];
-    if (this.isDefault(settings, prefix) && !this.isMasked && this.source.length < LONGEST)
+    if (this.isDefault(settings, prefix) && !this.isMasked && !this.isTruncated)
       return (await this.model.translate(this.text, this.language)).ids;
     let search = await this.start(settings, prefix);
     while (!search.isDone) search = await this.step(search);
@@ -96,7 +97,7 @@ export class Session {
   // Compares a finished search with the one inside the file: { isSame, text }. Returns null if the file
   // has no search with these settings.
   async compare(search, settings, prefix) {
-    if (!this.isDefault(settings, prefix) || this.isMasked) return null;
+    if (!this.isDefault(settings, prefix) || this.isMasked || this.isTruncated) return null;
     const { ids, score, text } = await this.model.translate(this.text, this.language);
     const isSame = String(ids) === String(tokensOf(search, bestOf(search)));
     const found = isSame ? "the same translation" : `another translation, “${text}”`;

@@ -1,7 +1,7 @@
 // The sentence and its translation, above all views. Source tokens are shaded by the attention that the
 // selected step pays to them.
 
-import { weightColors } from "./color.js";
+import { weightStyle } from "./color.js";
 import { inRow, make, roving } from "./dom.js";
 import { mean } from "./tensor.js";
 import { percent, tokenLabel } from "./text.js";
@@ -14,7 +14,7 @@ export function strip({ source, target, tensors, state, act }) {
       className: `chip source ${state.hidden.has(index) ? "hidden-token" : ""}`,
       isSelected: index === state.position,
       key: `source-${index}`,
-      style: weightColors(weights[index], "cross"),
+      style: weightStyle(weights[index], "cross"),
       title: `Attention of the selected step: ${percent(weights[index])}`,
       onclick: () => act.set({ position: index }),
     }),

@@ -1,6 +1,6 @@
 // Attention of one head: a picture of every head to choose from, arcs, and a matrix.
 
-import { weightColor, weightColors } from "../color.js";
+import { weightColor, weightStyle } from "../color.js";
 import { draw, inGrid, make, pixels, roving } from "../dom.js";
 import { mean } from "../tensor.js";
 import { shortLabel, weightText } from "../text.js";
@@ -153,7 +153,7 @@ function matrix({ kind, color, rows, columns, weights, selected }) {
     row.map((weight, x) =>
       isMasked(y, x)
         ? make("td", { className: "masked", "aria-label": "masked" })
-        : make("td", { style: weightColors(weight, color) }, weightText(weight)),
+        : make("td", { style: weightStyle(weight, color) }, weightText(weight)),
     ),
   );
   const describe = ({ target }) => {

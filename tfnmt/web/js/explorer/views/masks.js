@@ -72,16 +72,24 @@ export function grid(rows, columns, attends, color) {
   });
   rows.forEach((row, y) => {
     picture.append(draw("text", { x: left - 6, y: top + CELL * (y + 0.7), "text-anchor": "end" }, row));
-    columns.forEach((_, x) => picture.append(cell(left + CELL * x, top + CELL * y, attends(y, x))));
   });
+  picture.append(...cells({ rows, columns, attends, left, top }));
   return picture;
 }
 
-function cell(x, y, attends) {
-  const square = { x: x + 1, y: y + 1, width: CELL - 2, height: CELL - 2, rx: 3 };
-  if (attends === true) return draw("rect", { ...square, class: "open" });
-  if (attends) return draw("rect", { ...square, class: attends });
-  const [near, far] = [7, CELL - 7];
-  const cross = `M ${x + near} ${y + near} L ${x + far} ${y + far} M ${x + far} ${y + near} L ${x + near} ${y + far}`;
-  return draw("g", { class: "closed" }, draw("rect", square), draw("path", { d: cross }));
+// Draws all cells of the same kind as one path, because a mask may have thousands.
+function cells({ rows, columns, attends, left, top }) {
+  const paths = {};
+  rows.forEach((_, y) =>
+    columns.forEach((_, x) => {
+      const kind = { true: "open", false: "closed" }[attends(y, x)] ?? attends(y, x);
+      const shape = kind === "closed" ? cross : square;
+      paths[kind] = (paths[kind] ?? "") + shape(left + CELL * x, top + CELL * y);
+    }),
+  );
+  return Object.entries(paths).map(([kind, d]) => draw("path", { d, class: kind }));
 }
+
+const square = (x, y) => `M${x + 3} ${y + 3}h${CELL - 6}v${CELL - 6}h${6 - CELL}z`;
+
+const cross = (x, y) => `M${x + 8} ${y + 8}l${CELL - 16} ${CELL - 16}m0 ${16 - CELL}l${16 - CELL} ${CELL - 16}`;
