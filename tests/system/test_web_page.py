@@ -3,16 +3,14 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from benchmarks.browser import StaticServer
 from tfnmt import export
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.litert.model import LiteRTModel
@@ -21,39 +19,18 @@ from tfnmt.loading.registry import DEFAULT_MODEL
 
 SENTENCES = 1000
 INT8_SENTENCES = 200  # a larger model, which takes more time
-UPDATE_CHECK = {"/service-worker.js", "/files.js"}
+UPDATE_CHECK = {"/export/service-worker.js", "/export/files.js"}
 """The requests with which the browser itself looks for a newer export."""
 
 TEXT = "Where can I buy a ticket? The train leaves soon.\n\nThank you!"
 TRANSLATION = "Wo kann ich eine Fahrkarte kaufen? Der Zug fährt bald.\n\nDanke!"
 
 
-class Site:
-    """A server for static files. It knows nothing of tfnmt and compresses nothing."""
-
-    def __init__(self, folder: Path) -> None:
-        self.requests = requests = []
-
-        class Handler(SimpleHTTPRequestHandler):
-            def do_GET(self) -> None:
-                requests.append(self.path)
-                super().do_GET()
-
-            def log_message(self, *message: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
 @pytest.fixture
-def site(web_export: Path) -> Iterator[Site]:
-    site = Site(web_export)
+def site(web_export: Path) -> Iterator[StaticServer]:
+    """A site that has the page in a folder, as many do."""
+    site = StaticServer(web_export.parent)
+    site.url += f"/{web_export.name}/"
     yield site
     site.stop()
 
@@ -80,7 +57,7 @@ def wait_for_model(page: Page) -> None:
 
 
 @pytest.fixture
-def page(context: BrowserContext, site: Site) -> Iterator[Page]:
+def page(context: BrowserContext, site: StaticServer) -> Iterator[Page]:
     """The page with its model. It may log nothing."""
     problems: list[str] = []
     yield open_page(context, site.url, problems)
@@ -126,7 +103,7 @@ def test_float32_translations_are_those_of_the_litert_engine(
 ) -> None:
     """Every text is equal, unless the scores are: then both texts are equally good."""
     call(export, "--format=web", f"--model={tiny_litert}", f"--output={tmp_path / 'web'}")
-    site = Site(tmp_path / "web")
+    site = StaticServer(tmp_path / "web")
     page = open_page(context, site.url, [])
     texts = [source for source, _ in islice(grammar.pairs("test"), SENTENCES)]
     pairs = both_outputs(page, tiny_litert, texts, None)
@@ -164,6 +141,16 @@ def test_translation_follows_typing_and_languages(page: Page) -> None:
     expect(page.locator("#target")).to_be_empty()
 
 
+def test_nothing_is_translated_while_an_input_method_composes(page: Page) -> None:
+    field = page.get_by_role("textbox", name="Text to translate")
+    field.dispatch_event("compositionstart")
+    field.press_sequentially("Thank you!")
+    page.wait_for_timeout(500)
+    expect(page.locator("#target")).to_be_empty()
+    field.dispatch_event("compositionend")
+    expect(page.locator("#target")).to_have_text("Danke!")
+
+
 def test_visited_word_highlights_its_source_words(page: Page) -> None:
     translate(page, "The dog sleeps.")
     page.locator(".word", has_text="Hund").hover()
@@ -192,7 +179,7 @@ def test_alternative_replaces_the_translation_of_its_sentence(page: Page) -> Non
 # --- Network --------------------------------------------------------------------------------------
 
 
-def test_nothing_is_requested_after_loading(context: BrowserContext, site: Site) -> None:
+def test_nothing_is_requested_after_loading(context: BrowserContext, site: StaticServer) -> None:
     problems: list[str] = []
     page = open_page(context, site.url, problems)
     page.wait_for_timeout(1000)  # the browser looks for a newer export
@@ -211,13 +198,15 @@ def test_nothing_is_requested_after_loading(context: BrowserContext, site: Site)
     assert problems == []
 
 
-def test_model_is_requested_once(page: Page, site: Site) -> None:
-    large = [path for path in site.requests if path.startswith(("/model/", "/litert/"))]
+def test_model_is_requested_once(page: Page, site: StaticServer) -> None:
+    large = [path for path in site.requests if "/model/" in path or "/litert/" in path]
     assert len(large) == len(set(large)) == 6
     assert not any("compat" in path for path in large)
 
 
-def test_page_works_offline_after_the_first_visit(context: BrowserContext, site: Site) -> None:
+def test_page_works_offline_after_the_first_visit(
+    context: BrowserContext, site: StaticServer
+) -> None:
     problems: list[str] = []
     page = open_page(context, site.url, problems)
     site.stop()
@@ -239,7 +228,7 @@ def test_new_export_replaces_the_old_one_completely(
 ) -> None:
     """Its changed files are loaded at the next visit, its model is not loaded again."""
     folder = shutil.copytree(web_export, tmp_path / "site")
-    site, problems = Site(folder), []
+    site, problems = StaticServer(folder), []
     page = open_page(context, site.url, problems)
     for name in "index.html", "files.js":
         text = (folder / name).read_text()
@@ -268,7 +257,7 @@ def test_new_export_replaces_the_old_one_completely(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_page_has_no_accessibility_violations(
-    browser: Browser, site: Site, scheme: str, width: int
+    browser: Browser, site: StaticServer, scheme: str, width: int
 ) -> None:
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce"
@@ -283,7 +272,7 @@ def test_page_has_no_accessibility_violations(
     context.close()
 
 
-def test_page_can_be_installed(context: BrowserContext, site: Site) -> None:
+def test_page_can_be_installed(context: BrowserContext, site: StaticServer) -> None:
     page = open_page(context, site.url, [])
     session = context.new_cdp_session(page)
     errors = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
@@ -294,7 +283,7 @@ def test_page_can_be_installed(context: BrowserContext, site: Site) -> None:
 
 
 def test_policy_refuses_other_servers_and_inline_scripts(
-    context: BrowserContext, site: Site
+    context: BrowserContext, site: StaticServer
 ) -> None:
     page = open_page(context, site.url, [])
     policy = page.locator("meta[http-equiv='Content-Security-Policy']").get_attribute("content")
@@ -315,7 +304,7 @@ def test_missing_model_is_reported(
 ) -> None:
     folder = shutil.copytree(web_export, tmp_path / "site")
     (folder / "model/model.tflite.gz").unlink()
-    site = Site(folder)
+    site = StaticServer(folder)
     page = context.new_page()
     page.goto(site.url)
     expect(page.get_by_role("status").first).to_have_text(

@@ -12,6 +12,7 @@ from tfnmt.exporting.browser_graphs import browser_graphs
 from tfnmt.exporting.code_listing import code_listing
 from tfnmt.exporting.litertjs import CHECKSUMS
 from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
+from tfnmt.litert.model import check_graphs
 from tfnmt.runtime.files import atomic_folder
 from tfnmt.runtime.startup import silence_stderr
 
@@ -43,7 +44,7 @@ def export_web(model: Path, litertjs: Path, folder: Path) -> int:
         The size in bytes that a browser loads.
 
     Raises:
-        UserError: A file of the model is damaged.
+        UserError: A file of the model is damaged, or of another version.
     """
     card = read_card(model)
     check_files(model, card)
@@ -71,6 +72,7 @@ def _model(folder: Path, card: dict[str, Any]) -> dict[str, bytes]:
     sizes = {"source": source, "target": longest, "room": target}
     with silence_stderr():  # LiteRT logs its kernels
         graphs, shapes = browser_graphs(folder / GRAPHS, sizes)
+    check_graphs(folder / GRAPHS, shapes.keys())
     return {
         f"{MODEL}/{GRAPHS}.gz": _compress(graphs),
         f"{MODEL}/{TOKENIZER}": (folder / TOKENIZER).read_bytes(),

@@ -7,7 +7,7 @@ Letters: B texts, K hypotheses per text, S and T the longest source and target o
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,14 @@ GRAPH_NAMES = {"search", "greedy", "align", "attention"}
 
 MAX_ATTENTION_TOKENS = 64
 """The limit of the signature `attention`, as in tfnmt/decoding/inspector.py."""
+
+
+def check_graphs(path: Path, names: Set[str]) -> None:
+    """Raise a UserError if a LiteRT file has not all graphs, by their names."""
+    if not names >= GRAPH_NAMES:
+        raise UserError(
+            f"{path}: does not contain the graphs of this version of tfnmt; export the run again"
+        )
 
 
 class LiteRTModel:
@@ -60,11 +68,7 @@ class LiteRTModel:
         check_files(folder, self.card)
         self._codec = Codec(folder / TOKENIZER)
         self._interpreters = Interpreters(folder / GRAPHS, interpreters)
-        if not self._interpreters.names >= GRAPH_NAMES:
-            raise UserError(
-                f"{folder / GRAPHS}: does not contain the graphs of this version of tfnmt; export "
-                "the run again"
-            )
+        check_graphs(folder / GRAPHS, self._interpreters.names)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import re
+import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 
 from tfnmt import export
 from tfnmt.errors import UsageError, UserError
+from tfnmt.litert.files import CARD, GRAPHS, checksum
+from tfnmt.loading.models import find_folder
 from tfnmt.loading.registry import DEFAULT_MODEL
 
 Call = Callable[..., None]
@@ -39,11 +43,6 @@ def test_browser_loads_at_most_12_megabytes(web_export: Path) -> None:
     assert sum(size for path, size in sizes.items() if "compat" not in path.name) < 12e6
 
 
-def test_second_export_is_identical(call: Call, web_export: Path, tmp_path: Path) -> None:
-    call(export, WEB, f"--model={DEFAULT_MODEL}", f"--output={tmp_path / 'again'}")
-    assert (tmp_path / "again/files.js").read_bytes() == (web_export / "files.js").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -65,6 +64,29 @@ def test_folder_that_is_not_empty_is_refused(call: Call, tmp_path: Path) -> None
     with pytest.raises(UserError, match="not empty; choose a new folder"):
         call(export, WEB, f"--model={DEFAULT_MODEL}", f"--output={tmp_path}")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_graphs_of_another_version_are_a_user_error(
+    call: Call, litertjs: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(find_folder(DEFAULT_MODEL), tmp_path / "model")
+    (model / GRAPHS).write_bytes((model / GRAPHS).read_bytes().replace(b"greedy", b"argmax"))
+    card = json.loads((model / CARD).read_text())
+    card["checksums"][GRAPHS] = checksum(model / GRAPHS)
+    (model / CARD).write_text(json.dumps(card))
+    with pytest.raises(UserError, match=f"{GRAPHS}: does not contain the graphs of this version"):
+        call(export, WEB, f"--model={model}", f"--output={tmp_path / 'web'}")
+    assert not (tmp_path / "web").exists()
+
+
+def test_web_page_and_bundle_are_written_together(
+    call: Call, web_export: Path, tmp_path: Path
+) -> None:
+    flags = (f"--output={tmp_path / 'web'}", f"--bundle={tmp_path / 'b.tar.gz'}")
+    call(export, WEB, f"--model={DEFAULT_MODEL}", *flags)
+    assert checksums_of(tmp_path / "web") == checksums_of(web_export)  # exports are reproducible
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        assert f"b/{GRAPHS}" in archive.getnames()
 
 
 @pytest.mark.slow

@@ -13,9 +13,11 @@ from tfnmt.litert.model import LiteRTModel
 from tfnmt.loading.models import find_folder
 from tfnmt.loading.registry import DEFAULT_MODEL
 
+TEXT = "Dr. Smith doesn't know 犬."
+LONG = "A dog and a cat. " * 40
 TEXTS = [
     "Where can I buy a ticket?",
-    "Dr. Smith doesn't know 犬.",
+    TEXT,
     "  two   spaces ",
     "",
     "no end",
@@ -25,7 +27,7 @@ TEXTS = [
 TOLERANCE = 0.1
 """Rounding differs between processors. It may change an int8 activation by one step."""
 
-LOAD = """
+SCRIPT = """
 import { gunzipSync } from "node:zlib";
 import { createRequire } from "node:module";
 import { Engine } from "./engine.js";
@@ -40,6 +42,32 @@ const engine = await Engine.load({
 });
 const card = json("model/model_card.json");
 const translator = new Translator(engine, bytes("model/tokenizer.model"), card);
+const messageOf = (call) => {
+  try {
+    call();
+  } catch (error) {
+    return error.message;
+  }
+};
+const alternatives = translator.alternatives(data.text, "fr");
+const align = translator.align(data.text, alternatives[0].text, "fr");
+const attention = engine.run("attention", { source: align.source.ids, target: align.target.ids });
+result = {
+  translations: data.texts.map((text) => translator.translate(text, "de")),
+  alternatives,
+  align: {
+    ...align,
+    attention: align.attention.map((row) => [...row]),
+    logProbs: [...align.logProbs],
+  },
+  attention: Object.entries(attention).map(([name, { data, shape }]) => [name, [...data], shape]),
+  truncated: translator.encode(data.long, card.limits.max_source_length, "de"),
+  errors: [
+    () => translator.translate("a", "xx"),
+    () => engine.run("greedy", { source: [2] }),
+    () => engine.run("other", {}),
+  ].map(messageOf),
+};
 """
 
 
@@ -48,97 +76,81 @@ def engine() -> LiteRTModel:
     return LiteRTModel(find_folder(DEFAULT_MODEL), 1)
 
 
-@pytest.fixture
-def build() -> str:
-    """The build of LiteRT.js."""
-    return "litert_wasm_internal"
+def run_script(node: Node, export: Path, scratch: Path, build: str) -> dict[str, Any]:
+    """Return the result of SCRIPT with a build of LiteRT.js."""
+    factory = scratch / "litert.cjs"
+    factory.write_bytes((export / f"litert/{build}.js").read_bytes())
+    files = {"folder": str(export), "factory": str(factory), "build": build}
+    return node(SCRIPT, files | {"texts": TEXTS, "text": TEXT, "long": LONG})
 
 
-@pytest.fixture
-def data(build: str, web_export: Path, tmp_path: Path) -> dict[str, Any]:
-    """The variables of LOAD."""
-    factory = tmp_path / "litert.cjs"
-    factory.write_bytes((web_export / f"litert/{build}.js").read_bytes())
-    return {"folder": str(web_export), "factory": str(factory), "build": build}
+@pytest.fixture(scope="module")
+def found(node: Node, web_export: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    scratch = tmp_path_factory.mktemp("litertjs")
+    return run_script(node, web_export, scratch, "litert_wasm_internal")
 
 
-@pytest.mark.parametrize("build", ["litert_wasm_internal", "litert_wasm_compat_internal"])
-def test_translations_are_those_of_the_litert_engine(
-    node: Node, engine: LiteRTModel, data: dict[str, Any]
-) -> None:
-    script = LOAD + "result = data.texts.map((text) => translator.translate(text, data.target));"
-    found = node(script, data | {"texts": TEXTS, "target": "de"})
+def check_translations(found: dict[str, Any], engine: LiteRTModel) -> None:
     texts = [text.encode() for text in TEXTS]
     expected = engine.signatures["serving_default"](text=texts, target=[b"de"] * len(texts))
-    assert [each["text"] for each in found] == [text.decode() for text in expected["translation"]]
-    scores = [each["score"] for each in found]
+    translations = [each["text"] for each in found["translations"]]
+    assert translations == [text.decode() for text in expected["translation"]]
+    scores = [each["score"] for each in found["translations"]]
     np.testing.assert_allclose(scores, expected["score"], atol=TOLERANCE)
 
 
-def test_alternatives_and_alignment_are_those_of_the_litert_engine(
-    node: Node, engine: LiteRTModel, data: dict[str, Any]
+def test_translations_are_those_of_the_litert_engine(
+    found: dict[str, Any], engine: LiteRTModel
 ) -> None:
-    script = LOAD + (
-        "const found = translator.alternatives(data.text, data.target);"
-        "result = { found, align: translator.align(data.text, found[0].text, data.target) };"
-        "for (const row of result.align.attention.keys())"
-        " result.align.attention[row] = [...result.align.attention[row]];"
-        "result.align.logProbs = [...result.align.logProbs];"
-    )
-    result = node(script, data | {"text": TEXTS[1], "target": "fr"})
-    texts, target = [TEXTS[1].encode()], [b"fr"]
-    nbest = engine.signatures["nbest"](text=texts, target=target)
-    translations = [text.decode() for text in nbest["translations"][0]]
-    assert [each["text"] for each in result["found"]] == list(filter(None, translations))
-    align = engine.signatures["align"](
-        text=texts, target=target, translation=[translations[0].encode()]
-    )
+    check_translations(found, engine)
+
+
+@pytest.mark.slow
+def test_build_without_relaxed_simd_gives_the_same_translations(
+    node: Node, web_export: Path, tmp_path: Path, engine: LiteRTModel
+) -> None:
+    found = run_script(node, web_export, tmp_path, "litert_wasm_compat_internal")
+    check_translations(found, engine)
+
+
+def test_alternatives_are_those_of_the_litert_engine(
+    found: dict[str, Any], engine: LiteRTModel
+) -> None:
+    nbest = engine.signatures["nbest"](text=[TEXT.encode()], target=[b"fr"])
+    translations = [text.decode() for text in nbest["translations"][0] if text]
+    assert [each["text"] for each in found["alternatives"]] == translations
+
+
+def test_alignment_is_that_of_the_litert_engine(found: dict[str, Any], engine: LiteRTModel) -> None:
+    translation = found["alternatives"][0]["text"].encode()
+    inputs = {"text": [TEXT.encode()], "translation": [translation], "target": [b"fr"]}
+    expected = engine.signatures["align"](**inputs)
+    align = found["align"]
     for side in "source", "target":
-        pieces = [token.decode() for token in align[f"{side}_tokens"][0]]
-        assert result["align"][side]["pieces"] == pieces
-    for name, key in ("attention", "attention"), ("logProbs", "token_log_probs"):
-        np.testing.assert_allclose(result["align"][name], align[key][0], atol=TOLERANCE)
-    assert align["attention"].shape[1] != align["attention"].shape[2]  # a transposed one would fail
-
-
-def test_graphs_return_arrays_of_the_length_of_their_inputs(
-    node: Node, engine: LiteRTModel, data: dict[str, Any]
-) -> None:
-    script = LOAD + (
-        "const outputs = engine.run('attention', { source: data.source, target: data.output });"
-        "result = Object.fromEntries(Object.entries(outputs)"
-        ".map(([name, { data, shape }]) => [name, { shape, data: [...data] }]));"
-    )
-    source, target = b"Where can I buy a ticket?", b"Wo?"
-    expected = engine.signatures["attention"](text=[source], translation=[target], target=[b"de"])
-    ids = {
-        "source": engine.signatures["tokenize"](text=[source], target=[b"de"])["tokens"][0],
-        "output": engine._codec.encode(target, 64).ids,
-    }
-    found = node(script, data | {name: each.tolist() for name, each in ids.items()})
-    for name in "encoder", "decoder", "cross":
-        array = np.array(found[name]["data"]).reshape(found[name]["shape"])
+        tokens = [token.decode() for token in expected[f"{side}_tokens"][0]]
+        assert align[side]["pieces"] == tokens
+    _, rows, columns = expected["attention"].shape
+    assert rows != columns  # otherwise a transposed one would pass
+    np.testing.assert_allclose(align["attention"], expected["attention"][0], atol=TOLERANCE)
+    np.testing.assert_allclose(align["logProbs"], expected["token_log_probs"][0], atol=TOLERANCE)
+    expected = engine.signatures["attention"](**inputs)
+    assert len(found["attention"]) == 3
+    for name, values, shape in found["attention"]:
+        array = np.array(values).reshape(shape)
         np.testing.assert_allclose(array, expected[name], atol=TOLERANCE)
 
 
 def test_long_text_is_truncated_as_by_the_litert_engine(
-    node: Node, engine: LiteRTModel, data: dict[str, Any]
+    found: dict[str, Any], engine: LiteRTModel
 ) -> None:
-    text = "A dog and a cat. " * 40
-    found = node(LOAD + "result = translator.encode(data.text, 128, 'de');", data | {"text": text})
-    expected = engine.signatures["tokenize"](text=[text.encode()], target=[b"de"])
-    assert found["ids"] == expected["tokens"][0].tolist()
-    assert found["truncated"]
+    expected = engine.signatures["tokenize"](text=[LONG.encode()], target=[b"de"])
+    assert found["truncated"]["ids"] == expected["tokens"][0].tolist()
+    assert found["truncated"]["truncated"]
     assert expected["truncated"][0]
 
 
-def test_unknown_language_and_missing_input_are_errors(node: Node, data: dict[str, Any]) -> None:
-    script = LOAD + (
-        "result = [() => translator.translate('a', 'xx'),"
-        " () => engine.run('greedy', { source: [2] }), () => engine.run('other', {})].map("
-        "(call) => { try { call(); } catch (error) { return error.message; } });"
-    )
-    language, missing, graph = node(script, data)
+def test_unknown_language_input_and_graph_are_errors(found: dict[str, Any]) -> None:
+    language, missing, graph = found["errors"]
     assert language == "xx: unknown; the model translates to de, en, es, fr"
     assert missing == "input room is missing"
     assert graph.startswith("no graph other; there are ")

@@ -19,6 +19,7 @@ let card = null;
 let request = 0; // number of the newest request; older ones stop
 let shown = 0; // number of the request whose translation is shown
 let visited = null; // word
+let composing = false; // whether an input method composes a character
 let timer;
 
 // --- Start -----------------------------------------------------------------------------------------
@@ -31,6 +32,8 @@ start().catch((error) => {
 
 async function start() {
   find("source").addEventListener("input", changed);
+  find("source").addEventListener("compositionstart", () => (composing = true));
+  find("source").addEventListener("compositionend", () => ((composing = false), changed()));
   await serviceWorker();
   card = await model.load();
   await model.translate(".", target()); // the first run is slower
@@ -144,6 +147,7 @@ function explorerAddress() {
 }
 
 async function translateText() {
+  if (composing) return;
   const mine = request;
   const text = find("source").value;
   const sentences = splitSentences(text);

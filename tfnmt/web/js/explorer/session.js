@@ -34,14 +34,16 @@ export class Session {
   // Sets the sentence. `language` is that of the translation, or null if the model has only one.
   // Positions in `hidden` get the id of padding.
   open(text, language, hidden) {
-    const limit = Math.min(LONGEST, this.card.limits.max_source_length);
+    const { max_source_length: longest } = this.card.limits;
+    const limit = Math.min(LONGEST, longest);
     const { ids, truncated } = this.codec.encode(text, limit, language);
     this.isTruncated = truncated;
     this.text = text;
     this.language = language;
     this.source = ids;
     this.masked = ids.map((id, index) => (hidden.has(index) ? PAD : id));
-    this.isMasked = hidden.size > 0;
+    // Whether the search of the file translates the same source.
+    this.isInFile = hidden.size === 0 && (!truncated || limit === longest);
     this.distributions.clear();
   }
 
@@ -87,7 +89,7 @@ export class Session {
   // Returns the translation as ids. The search of the file is faster, and knows the default settings.
   async translate(settings, prefix) {
     if (this.source.length < 2) return [EOS];
-    if (this.isDefault(settings, prefix) && !this.isMasked && !this.isTruncated)
+    if (this.isDefault(settings, prefix) && this.isInFile)
       return (await this.model.translate(this.text, this.language)).ids;
     let search = await this.start(settings, prefix);
     while (!search.isDone) search = await this.step(search);
@@ -97,7 +99,7 @@ export class Session {
   // Compares a finished search with the one inside the file: { isSame, text }. Returns null if the file
   // has no search with these settings.
   async compare(search, settings, prefix) {
-    if (!this.isDefault(settings, prefix) || this.isMasked || this.isTruncated) return null;
+    if (!this.isDefault(settings, prefix) || !this.isInFile) return null;
     const { ids, score, text } = await this.model.translate(this.text, this.language);
     const isSame = String(ids) === String(tokensOf(search, bestOf(search)));
     const found = isSame ? "the same translation" : `another translation, “${text}”`;
