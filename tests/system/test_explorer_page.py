@@ -14,6 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from tests.system.conftest import StartApp
 from tfnmt.exporting.web import export_web
 from tfnmt.litert.files import GRAPHS
 from tfnmt.litert.interpreters import Interpreters
@@ -34,12 +35,16 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def site(
-    litertjs: Path, two_way_litert: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The address of a web export of the model of two directions."""
-    folder = tmp_path_factory.mktemp("explorer") / "export"
-    export_web(two_way_litert, litertjs, folder)
+def folder(litertjs: Path, two_way_litert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A web export of the model of two directions."""
+    path = tmp_path_factory.mktemp("explorer") / "export"
+    export_web(two_way_litert, litertjs, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
+    """The address of the web export on a server for static files."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -251,3 +256,19 @@ def test_translator_links_to_the_explorer_with_its_sentence(
     expect(page.locator("#source")).to_have_value("The dog sleeps.")
     card = json.loads(page.evaluate("fetch('model/model_card.json').then((r) => r.text())"))
     assert page.locator("#direction").input_value() == card["directions"][0]
+
+
+def test_web_application_links_to_the_explorer(
+    browser: Browser, start_app: StartApp, folder: Path, two_way_litert: Path
+) -> None:
+    problems: list[str] = []
+    page = browser.new_page()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    with start_app(f"--model=toy={two_way_litert}", f"--explorer={folder}") as app:
+        app.wait(200)
+        page.goto(app.url)
+        page.get_by_role("link", name="Look inside the model").click()
+        expect(page.locator("#strip-rows .chip.target").first).to_be_visible()
+        assert page.url.startswith(f"{app.url}/inside/")
+    page.close()
+    assert problems == []
