@@ -2,10 +2,7 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from benchmarks.browser import StaticServer
 from tests.system.conftest import StartApp
 from tfnmt.exporting.web import export_web
 from tfnmt.litert.files import GRAPHS
@@ -29,11 +27,6 @@ FASTEST = 100  # ms in which a view must be drawn
 OpenExplorer = Callable[..., Page]
 
 
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: Any) -> None:
-        del arguments
-
-
 @pytest.fixture(scope="module")
 def folder(litertjs: Path, two_way_litert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A web export of the model of two directions."""
@@ -45,10 +38,9 @@ def folder(litertjs: Path, two_way_litert: Path, tmp_path_factory: pytest.TempPa
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
     """The address of the web export on a server for static files."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    server = StaticServer(folder)
+    yield server.url
+    server.stop()
 
 
 @pytest.fixture
