@@ -372,10 +372,9 @@ async function start() {
   colorScheme.addEventListener("change", () => explorer.draw());
   find("code-close").addEventListener("click", () => find("code-dialog").close());
   await explorer.setText(text);
-  await explorer.open();
   find("state").hidden = true;
   find("explorer").hidden = false;
-  explorer.draw();
+  await explorer.open();
 }
 
 start().catch((error) => {
