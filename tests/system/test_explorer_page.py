@@ -146,6 +146,12 @@ def test_search_finds_the_translation_of_the_file_and_can_be_stepped(
     expect(page.locator(".node")).to_have_count(5)  # the root, and twice the beam of 2
     page.get_by_role("button", name="Run to the end").click()
     finish_search(page)
+    page.locator("[data-key=beamSize]").fill("3")
+    expect(page.locator(".check")).to_have_count(0)  # the file has no search with this beam
+    finish_search(page)
+    page.get_by_role("button", name="Start again").click()
+    page.get_by_role("button", name="One step").click()
+    expect(page.locator(".node")).to_have_count(7)
 
 
 def test_forced_token_stays_and_the_search_continues_from_it(open_explorer: OpenExplorer) -> None:
@@ -162,6 +168,29 @@ def test_forced_token_stays_and_the_search_continues_from_it(open_explorer: Open
     expect(page.locator("#notice")).to_be_hidden()
     expect(page.locator("#strip-rows .chip.target").first).to_have_text(before[0])
     assert translation(page) == before
+
+
+def test_low_temperature_sharpens_the_distribution(open_explorer: OpenExplorer) -> None:
+    page = open_explorer("output")
+    first = page.locator(".top .number").first
+    before = float(first.inner_text().removesuffix(" %"))
+    page.locator("[data-key=temperature]").fill("0.3")
+    expect(page.locator(".range output")).to_have_text("0.3")
+    assert float(first.inner_text().removesuffix(" %")) > before
+
+
+def test_arrow_keys_select_tokens_and_keep_the_focus(open_explorer: OpenExplorer) -> None:
+    page = open_explorer("cross")
+    chips = page.locator("#strip-rows .chip.target")
+    chips.nth(0).click()
+    page.keyboard.press("ArrowRight")
+    expect(chips.nth(1)).to_be_focused()
+    expect(chips.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".matrix tbody tr").nth(1)).to_have_class("selected")
+    page.locator(".matrix td[tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".caption")).to_contain_text("attends to")
 
 
 def test_hidden_token_gets_no_attention(open_explorer: OpenExplorer) -> None:
