@@ -54,6 +54,7 @@ class Settings:
     document_deadline: float = 600.0
     suggestions: Path | None = None
     suggestion_days: int = 90
+    explorer: Path | None = None
     cache: int = 10_000
     rate: int = 0
     key_digests: frozenset[bytes] = frozenset()
@@ -137,6 +138,7 @@ def parse(
         document_deadline=flags.document_deadline,
         suggestions=flags.suggestions,
         suggestion_days=flags.suggestion_days,
+        explorer=flags.explorer and _check_explorer(flags.explorer),
         cache=flags.cache,
         rate=flags.rate,
         key_digests=_read_keys(flags.api_keys) if flags.api_keys else frozenset(),
@@ -245,6 +247,12 @@ def make_parser() -> argparse.ArgumentParser:
         help="days after which a correction is deleted (default: %(default)d)",
     )
     add(
+        "--explorer",
+        type=Path,
+        metavar="DIR",
+        help="a web export of the model, whose explorer the page then links to; none by default",
+    )
+    add(
         "--cache",
         type=int,
         default=Settings.cache,
@@ -308,6 +316,15 @@ def _check_unique(names: list[str]) -> None:
             raise UsageError(
                 f"--model, --backend: two models are named {name}; rename one: --model=NAME=DIR"
             )
+
+
+def _check_explorer(folder: Path) -> Path:
+    if not (folder / "explorer.html").is_file():
+        raise UsageError(
+            f"--explorer={folder}: no web export; write one with python -m tfnmt.export "
+            f"--format=web --output={folder}"
+        )
+    return folder
 
 
 def _read_keys(path: Path) -> frozenset[bytes]:

@@ -209,6 +209,7 @@ class Api:
             limits=limits,
             detection=is_installed(),
             document_formats=list(FORMATS),
+            explorer=settings.explorer is not None,
         )
 
     def _check_pair(self, request: Request, body: schemas.PairRequest) -> tuple[Pair, Model]:

@@ -16,7 +16,7 @@ from app.models.documents import DocumentJobs
 from app.server import api, documents, error_responses, health, libretranslate, openapi
 from app.server.detection import LanguageDetection
 from app.server.metrics import Metrics
-from app.server.middleware import RequestMiddleware
+from app.server.middleware import EXPLORER_PATH, RequestMiddleware
 from app.server.protocol import MAX_CONNECTIONS
 from app.server.request_guard import RequestGuard
 from app.server.suggestions import Suggestions
@@ -58,6 +58,8 @@ def create(
     for path, name in PAGES.items():
         _add_page(app, path, STATIC / name)
     app.mount("/static", StaticFiles(directory=STATIC))
+    if settings.explorer:
+        app.mount(EXPLORER_PATH, StaticFiles(directory=settings.explorer, html=True))
     app.add_middleware(GZipMiddleware, minimum_size=2000)
     if guard.settings.allowed_origins:
         app.add_middleware(

@@ -35,6 +35,16 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+EXPLORER_PATH = "/inside"
+"""The folder of the explorer."""
+
+EXPLORER_POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+"""The Content-Security-Policy of the explorer, which runs the model in a worker."""
+
 DOCUMENT_PATHS = {"/api/v1/documents", "/translate_file"}
 FORM_BYTES = 100_000
 """Bytes of a form with a document, without the document."""
@@ -176,6 +186,8 @@ class _RequestContext:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers.update(SECURITY_HEADERS)
+            if self._scope["path"].startswith(f"{EXPLORER_PATH}/"):
+                headers["Content-Security-Policy"] = EXPLORER_POLICY
             headers["X-Request-Id"] = self._id
             static = self.status in (200, 304) and "etag" in headers
             headers["Cache-Control"] = REVALIDATE if static else "no-store"

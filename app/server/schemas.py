@@ -301,6 +301,7 @@ class ModelsResponse(BaseModel):
     limits: RequestLimits = Field(description="limits of a request")
     detection: bool = Field(description="whether the source `auto` detects the language")
     document_formats: list[str] = Field(description="suffixes of the documents that are translated")
+    explorer: bool = Field(description="whether `/inside/explorer.html` shows how a model works")
 
 
 class ErrorContent(BaseModel):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -39,14 +40,14 @@ class BuggyEngine(FakeEngine):
         return await super().call(signature, columns)
 
 
-def run(scenario: Callable[[RequestMiddleware], Awaitable[None]]) -> None:
+def run(scenario: Callable[[RequestMiddleware], Awaitable[None]], **settings: Any) -> None:
     async def start() -> None:
         engine = BuggyEngine()
         models = ModelRegistry([Model("a", engine, 5.0, 0, Observer())])
         await models.start()
         engine.warm = True
         metrics = Metrics()
-        guard = RequestGuard(Settings(models=(), backends=()), models, metrics)
+        guard = RequestGuard(Settings(models=(), backends=(), **settings), models, metrics)
         await scenario(create(guard, metrics))
         await models.close()
 
@@ -260,3 +261,20 @@ def test_slash_at_the_end_is_not_found(path: str) -> None:
         assert "elsewhere" not in response.text + str(response.headers)
 
     with_server(local(), scenario)
+
+
+def test_explorer_is_served_with_a_policy_that_allows_webassembly(tmp_path: Path) -> None:
+    (tmp_path / "explorer.html").write_text("<!doctype html>")
+
+    async def scenario(application: RequestMiddleware) -> None:
+        transport = httpx.ASGITransport(application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            models = await client.get("/api/v1/models")
+            assert models.json()["explorer"]
+            explorer = await client.get("/inside/explorer.html")
+            assert explorer.status_code == 200
+            assert "'wasm-unsafe-eval'" in explorer.headers["Content-Security-Policy"]
+            page = await client.get("/")
+            assert "unsafe" not in page.headers["Content-Security-Policy"]
+
+    run(scenario, explorer=tmp_path)

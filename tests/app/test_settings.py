@@ -49,6 +49,7 @@ def test_backend_is_named_by_flag_or_model(url: str) -> None:
         (["--model=a", "--max_sentences=0"], "--max_sentences"),
         (["--model=a", "--max_texts=10001"], "--max_texts"),
         (["--model=a", "--suggestion_days=0"], "--suggestion_days"),
+        (["--model=a", "--explorer=/nosuch"], "--format=web --output=/nosuch"),
         (["--model=a", "--trusted_proxies=nobody"], "10.0.0.0/8"),
         (["--model=a", "--allow_origin=*"], "https://example.org"),
         (["--model=a", "--allow_origin=https://example.org/path"], "https://example.org"),

@@ -25,6 +25,7 @@ from tfnmt.decoding.inspector import shift_right
 from tfnmt.decoding.search import EXCLUDED_LOGIT, Hypotheses, padded_size
 from tfnmt.decoding.searcher import Searcher
 from tfnmt.decoding.translator import Translator, signatures
+from tfnmt.exporting.inspection import inspect
 from tfnmt.exporting.litert_parity import check_litert
 from tfnmt.litert.files import CARD, EXTRA_LENGTH, GRAPHS, TOKENIZER, checksum
 from tfnmt.loading.models import RunModel
@@ -214,6 +215,7 @@ def _graphs(translator: Translator) -> Iterator[tuple[str, Any]]:
     yield "greedy", _greedy_graph(searcher, output)
     yield "align", _align_graph(translator.transformer, output)
     yield "attention", _attention_graph(translator.transformer)
+    yield "inspect", _inspection_graph(translator.transformer, output)
 
 
 def search_graph(searcher: Searcher) -> Any:
@@ -255,6 +257,13 @@ def _attention_graph(transformer: Transformer) -> Any:
         return weights._asdict()
 
     return tf.function(attention, [_ids("source"), _ids("target")], autograph=False)
+
+
+def _inspection_graph(transformer: Transformer, output: Any) -> Any:
+    def inspection(source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return inspect(transformer, output, source, target)
+
+    return tf.function(inspection, [_ids("source"), _ids("target")], autograph=False)
 
 
 def _ids(name: str) -> tf.TensorSpec:

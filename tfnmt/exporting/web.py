@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfnmt.exporting.browser_graphs import browser_graphs
+from tfnmt.exporting.code_listing import code_listing
 from tfnmt.exporting.litertjs import CHECKSUMS
 from tfnmt.litert.files import CARD, GRAPHS, TOKENIZER, check_files, read_card
 from tfnmt.litert.model import check_graphs
@@ -23,6 +24,9 @@ SHAPES = "shapes.json"
 
 RUNTIME = "litert"
 """The folder of LiteRT.js in an export."""
+
+CODE = "code.json"
+"""The functions that the explorer shows."""
 
 FILES = "files.js"
 """The list of the files of an export, for its service worker."""
@@ -57,7 +61,8 @@ def export_web(model: Path, litertjs: Path, folder: Path) -> int:
 def _page() -> dict[str, bytes]:
     root = Path(str(package_files("tfnmt"))) / "web"
     paths = sorted(path for path in root.rglob("*") if path.is_file())
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    return files | {CODE: json.dumps(code_listing(), indent=1).encode()}
 
 
 def _model(folder: Path, card: dict[str, Any]) -> dict[str, bytes]:

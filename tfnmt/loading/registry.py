@@ -13,7 +13,7 @@ from tfnmt.progress import log
 from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
-    "tatoeba-en-de-fr-es": "915d3035552760ae5b7e93d8d9848598f12d7a1085f4a10d72c694fe812c73c9",
+    "tatoeba-en-de-fr-es": "c79831001fbe884f58e7c38d66970b7c34d5808047ba83368134f91f4526ce86",
     "tatoeba-en-de-fr-es-float16": (
         "5ee2a6a8873258cf37df44868af229bbba4e10acd26daa16454fe132dbb533c9"
     ),

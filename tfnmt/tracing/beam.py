@@ -16,7 +16,7 @@ import tfnmt.decoding.searcher
 import tfnmt.model
 from tfnmt.data.preparation.tokenizer import EOS
 from tfnmt.decoding.search import EXCLUDED_LOGIT, length_penalty
-from tfnmt.tracing.recorder import Call, recording
+from tfnmt.runtime.recorder import Call, recording
 from tfnmt.tracing.steps import Step, list_steps
 from tfnmt.tracing.traced_model import TracedModel
 

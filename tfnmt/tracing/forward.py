@@ -10,7 +10,7 @@ import numpy as np
 import tfnmt.model
 from tfnmt.data.batching.batches import Batch
 from tfnmt.model.transformer import Transformer
-from tfnmt.tracing.recorder import recording
+from tfnmt.runtime.recorder import recording
 from tfnmt.tracing.steps import Step, list_steps
 
 

@@ -5,7 +5,7 @@ Letters: B sentences, T output positions, S input positions, D d_model.
 
 import numpy as np
 
-from tfnmt.tracing.recorder import Call
+from tfnmt.runtime.recorder import Call
 
 SUBLAYER_INPUTS = {
     "MultiHeadAttention.self_attention": ("x",),

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfnmt.runtime.recorder import Call
 from tfnmt.tracing.mixing import measure_mixing
 from tfnmt.tracing.paper import RESULT, Entry, find_entry
-from tfnmt.tracing.recorder import Call
 
 MODEL = "transformer/"
 """Prefix of the paths of all layers and weights."""

@@ -192,6 +192,7 @@ async function loadModels() {
     glossary.maxLength = limits.max_glossary_chars;
     formats = response.document_formats;
     languages.set(response.models, response.detection);
+    find("explorer").hidden = !response.explorer;
     showFormats();
     find("file-start").disabled = !languages.model;
     showLanguages();

@@ -134,8 +134,16 @@ function changed() {
   request += 1;
   find("echo").textContent = find("source").value;
   find("alternatives").hidden = true;
+  find("inside").href = explorerAddress();
   clearTimeout(timer);
   if (card) timer = setTimeout(translateText, PAUSE);
+}
+
+// Returns the address of the explorer with the first sentence. A server never sees the part after #.
+function explorerAddress() {
+  const [sentence] = splitSentences(find("source").value);
+  const text = sentence ? { text: sentence.text } : {};
+  return `explorer.html#${new URLSearchParams({ tokens: "", direction: `${find("from").value}-${find("to").value}`, ...text })}`;
 }
 
 async function translateText() {

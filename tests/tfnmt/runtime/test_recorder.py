@@ -10,7 +10,7 @@ from tfnmt.model import attention
 from tfnmt.model.attention import causal_mask, padding_mask
 from tfnmt.model.sublayers import FeedForward
 from tfnmt.model.transformer import Transformer
-from tfnmt.tracing.recorder import recording
+from tfnmt.runtime.recorder import recording
 
 
 def test_call_has_arguments_variables_and_result() -> None:
