@@ -114,20 +114,28 @@ class Podman:
         shutil.rmtree(folder)
 
     def _pip_volumes(self) -> list[str]:
-        """Return mounts with the settings of this machine's pip, and the files that they name."""
+        """Return mounts with the settings of this machine's pip, except local packages."""
         command = [sys.executable, "-m", "pip", "config", "list"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        settings, mounted = ["[global]"], []
+        settings: dict[str, list[str]] = {}
         for line in listed.splitlines():
             key, _, quoted = line.partition("=")
-            value = ast.literal_eval(quoted)
-            settings.append(f"{key.rpartition('.')[2]} = {value}")
-            paths = [Path(word.removeprefix("file://")) for word in value.split()]
-            mounted += [path for path in paths if path.is_absolute() and path.exists()]
+            words = ast.literal_eval(quoted).split()
+            settings[key.rpartition(".")[2]] = [word for word in words if not _is_local(word)]
+            if key.endswith(".cert"):
+                settings["cert"] = words
         configuration = self._folder / "pip.conf"
-        configuration.write_text("\n".join(settings))
-        volumes = {str(path): str(path) for path in mounted} | {str(configuration): "/etc/pip.conf"}
-        return [f"--volume={source}:{target}:ro" for source, target in volumes.items()]
+        lines = [f"{name} = {' '.join(words)}" for name, words in settings.items() if words]
+        configuration.write_text("\n".join(["[global]", *lines]))
+        certificates = settings.get("cert", [])
+        return [
+            f"--volume={configuration}:/etc/pip.conf:ro",
+            *(f"--volume={file}:{file}:ro" for file in certificates),
+        ]
+
+
+def _is_local(word: str) -> bool:
+    return word.startswith(("/", "file:"))
 
 
 def _mirror() -> list[str]:
