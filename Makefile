@@ -62,8 +62,9 @@ test-all: .venv/.installed ## run all tests, including the slow ones
 test-serving: .venv/.installed .venv-serving/.installed ## test an export with the TensorFlow version of TensorFlow Serving
 	TFNMT_SERVING_PYTHON=.venv-serving/bin/python $(BIN)/python -m pytest tests/system/test_server_versions.py
 
-test-containers: .venv/.installed ## build the images and test them and compose.yaml with podman, for minutes
-	TFNMT_CONTAINERS=1 $(BIN)/python -m pytest -rs --durations=0 tests/containers
+test-containers: .venv/.installed .venv-containers/.installed ## build the images with podman, test them and compose.yaml
+	PATH="$(CURDIR)/.venv-containers/bin:$$PATH" TFNMT_CONTAINERS=1 \
+		$(BIN)/python -m pytest -rs --durations=0 tests/containers
 
 mutation: .venv/.installed ## run the tests against injected bugs: each bug must make tests fail
 	$(PYTEST) -m slow tests/mutation
@@ -84,6 +85,11 @@ soak: .venv/.installed ## run shortened soak tests: kill and resume training and
 .venv-serving/.installed: Makefile
 	$(PYTHON) -m venv .venv-serving
 	.venv-serving/bin/python -m pip install --quiet tensorflow-cpu==2.20.0 tensorflow-text==2.20.1
+	@touch $@
+
+.venv-containers/.installed: Makefile
+	$(PYTHON) -m venv .venv-containers
+	.venv-containers/bin/python -m pip install --quiet podman-compose==1.6.0
 	@touch $@
 
 check: .venv/.installed ## check formatting, lint, types and imports

@@ -17,7 +17,7 @@ import httpx
 
 ROOT = Path(__file__).parents[2]
 
-TOOLS = ("podman", "runc", "podman-compose", "debootstrap")
+TOOLS = ("podman", "runc", "debootstrap")
 
 BASE = "localhost/tfnmt-test-base"
 """A base image that debootstrap makes once, because tests must not pull an image."""

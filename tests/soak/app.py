@@ -49,7 +49,7 @@ from tests.soak.processes import Process
 from tfnmt.cli import run_command
 from tfnmt.errors import UsageError, UserError
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """Time in which an application must be ready."""
 
 MOVE_SECONDS = 2.0
