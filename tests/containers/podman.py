@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -187,11 +188,13 @@ class Container:
 
     def kill(self) -> None:
         """Kill the container's process from outside, which podman does not expect."""
-        os.kill(self.state()["Pid"], 9)
+        os.kill(self.state()["Pid"], signal.SIGKILL)
 
-    def logs(self) -> str:
-        done = self.podman.attempt("podman", "logs", self.name)
-        return done.stdout + done.stderr
+    def catches_sigterm(self) -> bool:
+        """Return whether the process has a handler. The first one ignores signals without one."""
+        status = Path(f"/proc/{self.state()['Pid']}/status").read_text()
+        caught = int(status.split("SigCgt:")[1].split()[0], 16)
+        return bool(caught >> signal.SIGTERM - 1 & 1)
 
 
 def free_port() -> int:

@@ -96,6 +96,8 @@ def test_app_answers_accepted_requests_before_it_stops(start_app: StartApp) -> N
 
 def test_app_stops_while_it_loads(start_app: StartApp) -> None:
     with start_app() as container:
+        wait_until(container.catches_sigterm)
+        assert not container.ready()
         start = time.monotonic()
         container.podman("stop", "--time=60", container.name)
         assert time.monotonic() - start < 30
