@@ -23,6 +23,14 @@ PAUSE_SECONDS = 0.02
 DOWN_SECONDS = 0.2
 """Pause of a client after a request that failed because the server restarts."""
 
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"alternatives": 3},
+    {"format": "html"},
+    {"glossary": "dog\tHund"},
+    {"protect": True},
+)
+"""Options of a translation, of which a request has one."""
+
 REFUSALS = (429, 503)
 
 SLOW_SECONDS = 60.0
@@ -184,12 +192,8 @@ class Traffic:
 
     def options(self, client: Client, generator: random.Random) -> None:
         """Translate with alternatives, as HTML or with a glossary."""
-        fields = generator.choice(
-            [{"alternatives": 3}, {"format": "html"}, {"glossary": "dog\tHund"}, {"protect": True}]
-        )
-        self._translate(
-            client, "options", f"{self._next_text()} <b>{self._next_text()}</b>", **fields
-        )
+        text = f"{self._next_text()} <b>{self._next_text()}</b>"
+        self._translate(client, "options", text, **generator.choice(OPTIONS))
 
     def pair(self, client: Client, generator: random.Random) -> None:
         """Align a text with its translation, or return its attention weights."""
