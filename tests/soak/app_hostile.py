@@ -11,6 +11,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import PurePath
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -372,10 +373,15 @@ def _damaged(suffix: str, generator: random.Random) -> bytes:
 
 def _bomb(suffix: str, generator: random.Random) -> bytes:
     """Return an archive that is a thousand times as large unpacked."""
+    return _zeros(generator.choice([1, 5, 20]))
+
+
+@cache  # takes longer than a request
+def _zeros(megabytes: int) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("word/document.xml", "content.xml", "META-INF/container.xml"):
-            archive.writestr(name, bytes(generator.randint(1, 20) * 1_000_000))
+            archive.writestr(name, bytes(megabytes * 1_000_000))
     return content.getvalue()
 
 
