@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-serving mutation fuzz soak check docs lock format
+.PHONY: help install demo test test-all test-serving test-containers mutation fuzz soak check docs lock format
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
@@ -21,7 +21,7 @@ SENTENCES := "Sometimes Lukas has packed a heavy shirt." \
 	"Although he dreams of the king, I have closed the window."
 
 help: ## list all targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 17
 
 .venv/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "python3: not found in version 3.11, 3.12 or 3.13; install one of them" >&2; exit 1; }
@@ -63,6 +63,10 @@ test-all: .venv/.installed ## run all tests, including the slow ones
 test-serving: .venv/.installed .venv-serving/.installed ## test an export with the TensorFlow version of TensorFlow Serving
 	TFNMT_SERVING_PYTHON=.venv-serving/bin/python $(BIN)/python -m pytest tests/system/test_server_versions.py
 
+test-containers: .venv/.installed .venv-containers/.installed ## build the images with podman, test them and compose.yaml
+	PATH="$(CURDIR)/.venv-containers/bin:$$PATH" TFNMT_CONTAINERS=1 \
+		$(BIN)/python -m pytest -rs --durations=0 tests/containers
+
 mutation: .venv/.installed ## run the tests against injected bugs: each bug must make tests fail
 	$(PYTEST) -m slow tests/mutation
 
@@ -82,6 +86,11 @@ soak: .venv/.installed ## run shortened soak tests: kill and resume training and
 .venv-serving/.installed: Makefile
 	$(PYTHON) -m venv .venv-serving
 	.venv-serving/bin/python -m pip install --quiet tensorflow-cpu==2.20.0 tensorflow-text==2.20.1
+	@touch $@
+
+.venv-containers/.installed: Makefile
+	$(PYTHON) -m venv .venv-containers
+	.venv-containers/bin/python -m pip install --quiet podman-compose==1.6.0
 	@touch $@
 
 check: .venv/.installed ## check formatting, lint, types and imports

@@ -1,8 +1,10 @@
 """Running a command: its arguments, its errors and its exit code."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import NoReturn
 
 from app.errors import UsageError, UserError
@@ -20,6 +22,7 @@ class Parser(argparse.ArgumentParser):
 def run(command: Callable[[], None]) -> NoReturn:
     """Run a command and exit; report a user error in one line."""
     open_standard_streams()
+    signal.signal(signal.SIGTERM, _end)
     try:
         command()
     except UserError as error:
@@ -28,3 +31,10 @@ def run(command: Callable[[], None]) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(0)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """End as without a handler. The first process of a container ignores signals without one."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)  # without effect in the first process
+    sys.exit(128 + number)

@@ -1,14 +1,16 @@
 """A stub server with the REST and gRPC interfaces of TensorFlow Serving.
 
-    stub_server.py --model=DIR [--name=demo] [--rest_port=0] [--grpc_port=0] [--label=stable=1]
-        [--rest_api_timeout_in_ms=30000] [--enable_model_warmup=true]
+    stub_server.py --model=DIR [--name=demo] [--host=127.0.0.1] [--rest_port=0] [--grpc_port=0]
+        [--label=stable=1] [--rest_api_timeout_in_ms=30000] [--enable_model_warmup=true]
+        [--file_system_poll_wait_seconds=0]
 
 For tests, and for development where TensorFlow Serving cannot run. Not for production. DIR is a
 model base path. The stub server prints its ports as a line of JSON when all versions are loaded.
 
 Like TensorFlow Serving, it runs the signatures of a SavedModel in a session of TensorFlow 1 and
 handles requests in parallel. Paths, shapes, status codes and messages are those of TensorFlow
-Serving. It does not merge requests into batches and does not poll for new versions.
+Serving. It does not merge requests into batches. With --file_system_poll_wait_seconds, it replaces
+its versions by the highest whenever that changes.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import os
 import re
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -538,7 +541,7 @@ class Models(model_service_pb2_grpc.ModelServiceServicer):
         return self.model.status(request.model_spec)
 
 
-def start_grpc(model: Model, port: int) -> tuple[grpc.Server, int]:
+def start_grpc(model: Model, host: str, port: int) -> tuple[grpc.Server, int]:
     """Start the gRPC server in threads; return it and its port. Keep a reference to it."""
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     server = grpc.server(
@@ -546,17 +549,33 @@ def start_grpc(model: Model, port: int) -> tuple[grpc.Server, int]:
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(model), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(Models(model), server)
-    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    port = server.add_insecure_port(f"{host}:{port}")
     server.start()
     return server, port
 
 
+def find_versions(folder: Path) -> dict[int, Path]:
+    """Return the folders of all versions in a model base path by number."""
+    paths = [path for path in folder.iterdir() if path.name.isdecimal()]
+    return {int(path.name): path for path in sorted(paths)}
+
+
 def load(folder: Path, warm_up: bool) -> dict[int, Version]:
     """Load all versions in a model base path."""
-    paths = [path for path in folder.iterdir() if path.name.isdecimal()]
+    paths = find_versions(folder)
     if not paths:
         sys.exit(f"{folder}: contains no version; export a model there")
-    return {int(path.name): Version(path, warm_up) for path in sorted(paths)}
+    return {number: Version(path, warm_up) for number, path in paths.items()}
+
+
+def follow(model: Model, folder: Path, warm_up: bool, seconds: float) -> NoReturn:
+    """Serve the highest version of a model base path. The old one serves until the new one can."""
+    while True:
+        time.sleep(seconds)
+        paths = find_versions(folder)
+        highest = max(paths, default=max(model.versions))
+        if highest not in model.versions:
+            model.versions = {highest: Version(paths[highest], warm_up)}
 
 
 def main() -> None:
@@ -564,19 +583,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--name", default="demo")
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--rest_port", type=int, default=0)
     parser.add_argument("--grpc_port", type=int, default=0)
     parser.add_argument("--rest_api_timeout_in_ms", type=int, default=30_000)
     parser.add_argument("--enable_model_warmup", choices=["true", "false"], default="true")
+    parser.add_argument("--file_system_poll_wait_seconds", type=float, default=0)
     parser.add_argument("--label", action="append", default=[], metavar="LABEL=VERSION")
     flags = parser.parse_args()
     labels = {name: int(number) for name, number in (pair.split("=") for pair in flags.label)}
-    versions = load(flags.model, flags.enable_model_warmup == "true")
+    warm_up, seconds = flags.enable_model_warmup == "true", flags.file_system_poll_wait_seconds
+    versions = load(flags.model, warm_up)
     model = Model(flags.name, versions, labels, flags.rest_api_timeout_in_ms / 1000)
     handler = type("Handler", (RestHandler,), {"model": model})
-    rest = RestServer(("127.0.0.1", flags.rest_port), handler)
-    server, grpc_port = start_grpc(model, flags.grpc_port)
+    rest = RestServer((flags.host, flags.rest_port), handler)
+    server, grpc_port = start_grpc(model, flags.host, flags.grpc_port)
     threading.Thread(target=rest.serve_forever, daemon=True).start()
+    if seconds:
+        follower = (model, flags.model, warm_up, seconds)
+        threading.Thread(target=follow, args=follower, daemon=True).start()
     ports = {"rest": rest.server_port, "grpc": grpc_port, "pid": os.getpid()}
     print(json.dumps(ports), flush=True)
     server.wait_for_termination()

@@ -20,18 +20,15 @@ and the temporary files that were left. The exit status is 1 if anything differs
 """
 
 import json
-import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from absl import flags
@@ -39,6 +36,7 @@ from absl import flags
 from benchmarks.measurement import read_sentences
 from tests.soak.kill_training import DURATIONS, temporary_files, validations
 from tests.soak.kill_translation import variants
+from tests.soak.processes import Kill, Process
 from tfnmt.cli import run_command
 from tfnmt.errors import UsageError, UserError
 from tfnmt.runs.checkpoints import WEIGHTS
@@ -57,13 +55,6 @@ ENDLESS = 2**30
 SIGTERM_EVERY = 4
 """One in this many processes ends with SIGTERM, the others with SIGKILL."""
 
-SAMPLE_SECONDS = 2.0
-STOP_SECONDS = 300.0
-"""Time to stop after SIGTERM."""
-
-SLOPE_SECONDS = 240.0
-"""Shorter lives have no slope, because memory grows until each shape of batch has occurred."""
-
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("dataset", "multi30k", "train: the preset", flag_values=FLAGS)
 flags.DEFINE_string("data_dir", None, "train: folder of the corpora", flag_values=FLAGS)
@@ -79,22 +70,6 @@ flags.DEFINE_float("minutes", 60.0, "time with kills", 0.0, flag_values=FLAGS)
 flags.DEFINE_float("kill_seconds", 120.0, "mean time until a kill", 1.0, flag_values=FLAGS)
 flags.DEFINE_integer("seed", 1, "random seed of the times of the kills", flag_values=FLAGS)
 flags.DEFINE_string("work_dir", None, "folder that keeps all files and logs", flag_values=FLAGS)
-
-
-class Sample(NamedTuple):
-    """The state of a process at one time."""
-
-    seconds: float  # since its start
-    megabytes: float  # resident memory
-    descriptors: int
-    disk_megabytes: float  # of the watched folder
-
-
-class Kill(NamedTuple):
-    """The end of a process."""
-
-    seconds: float  # after its start
-    number: signal.Signals
 
 
 def main(values: Any, positional: list[str]) -> None:
@@ -241,91 +216,6 @@ def _kills(values: Any, end: float) -> Iterator[Kill]:
             yield Kill(max(left, values.kill_seconds), signal.SIGTERM)
             return
         yield Kill(seconds, signal.SIGKILL if number % SIGTERM_EVERY else signal.SIGTERM)
-
-
-class Process:
-    """A command that is watched until its end.
-
-    Args:
-        command: The command.
-        folder: The folder whose disk space is measured. Its parent has the log and the folder for
-            temporary files.
-        name: The name of the log.
-    """
-
-    def __init__(self, command: list[str], folder: Path, name: str) -> None:
-        temporary = folder.parent / "tmp"
-        temporary.mkdir(exist_ok=True)
-        self.folder = folder
-        self.log = folder.parent / f"{name}.log"
-        self.samples: list[Sample] = []
-        self._start = time.monotonic()
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stderr=log, env=os.environ | {"TMPDIR": str(temporary)}
-            )
-
-    def end_by(self, kill: Kill | None) -> bool:
-        """Wait for the kill; return False if the process has succeeded before it.
-
-        Raises:
-            UserError: The exit status is unexpected.
-        """
-        try:
-            while self._process.poll() is None:
-                time.sleep(SAMPLE_SECONDS)
-                with suppress(OSError):  # the process has just ended
-                    self.samples.append(self._sample())
-                if kill is not None and self.samples[-1].seconds >= kill.seconds:
-                    self._process.send_signal(kill.number)
-                    self._process.wait(STOP_SECONDS)
-        finally:
-            self._process.kill()
-            self._process.wait()
-        ends = {0} if kill is None else {0, -kill.number, 128 + kill.number}
-        if self._process.returncode not in ends:
-            raise UserError(
-                f"{self.log}: exit status {self._process.returncode}; log:\n{self.log.read_text()}"
-            )
-        return self._process.returncode != 0
-
-    def summary(self) -> dict[str, Any]:
-        """Return the extremes of the samples, and the slope of the memory."""
-        if not self.samples:
-            return {"seconds": 0}
-        last = self.samples[-1].seconds
-        return {
-            "seconds": round(last, 1),
-            "peak_mb": round(max(sample.megabytes for sample in self.samples), 1),
-            "slope_mb_per_hour": self._slope() if last >= SLOPE_SECONDS else None,
-            "max_descriptors": max(sample.descriptors for sample in self.samples),
-            "max_disk_mb": round(max(sample.disk_megabytes for sample in self.samples), 1),
-        }
-
-    def _slope(self) -> float:
-        """Return the slope of the memory by least squares, without the first third of the life."""
-        steady = [each for each in self.samples if each.seconds >= self.samples[-1].seconds / 3]
-        hours = [sample.seconds / 3600 for sample in steady]
-        return round(float(np.polyfit(hours, [each.megabytes for each in steady], 1)[0]), 1)
-
-    def _sample(self) -> Sample:
-        process = Path(f"/proc/{self._process.pid}")
-        pages = int((process / "statm").read_text().split()[1])
-        return Sample(
-            time.monotonic() - self._start,
-            pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
-            len(os.listdir(process / "fd")),
-            _disk_megabytes(self.folder),
-        )
-
-
-def _disk_megabytes(folder: Path) -> float:
-    blocks = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):  # removed in the meantime
-                blocks += os.lstat(os.path.join(parent, name)).st_blocks
-    return blocks * 512 / 1e6
 
 
 def _print(task: str, **fields: Any) -> None:
