@@ -44,7 +44,7 @@ TWO_WAY = TINY | {
 }
 """The same for a model of two directions."""
 
-SLOW_FOLDERS = ("fuzz", "system")
+SLOW_FOLDERS = ("cluster", "fuzz", "system")
 """Folders whose tests are all slow: they start processes, or try many inputs."""
 
 Call = Callable[..., None]
