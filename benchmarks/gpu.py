@@ -243,12 +243,23 @@ def run(measurement: Measurement) -> Iterator[Line]:
         yield measurement.columns | {"result": f"failed: more than {MAX_SECONDS} s"}
         return
     if found.returncode:
-        last = (found.stderr.split("\n\n")[-1].strip().splitlines() or [""])[-1]
-        problem = last[:200].replace("|", "/") or f"exit status {found.returncode}"
+        problem = _reason(found.stderr) or f"exit status {found.returncode}"
         yield measurement.columns | {"result": f"failed: {problem}"}
         return
     for text in found.stdout.splitlines():
         yield measurement.columns | json.loads(text) | {"result": "ok"}
+
+
+def _reason(stderr: str) -> str:
+    """Return the reason of an error: for TensorFlow's, the first line after the place of the node.
+
+    Otherwise it is the last line.
+    """
+    lines = [line for line in stderr.splitlines() if line[:1].strip()]
+    places = [number for number, line in enumerate(lines) if line.startswith("Detected at node")]
+    after = lines[places[-1] + 1 :] if places else []
+    reason = after[0] if after else "".join(lines[-1:])
+    return reason[:200].replace("|", "/")
 
 
 def _doctor() -> Line:

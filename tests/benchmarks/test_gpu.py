@@ -82,6 +82,15 @@ def test_failed_measurement_is_a_row_with_the_reason() -> None:
     assert gpu.compare(line, {"losses": [1.0]}) == line
 
 
+def test_reason_of_tensorflow_follows_the_place_of_the_node() -> None:
+    stderr = "InvalidArgumentError: Graph execution error:\n\nDetected at node Pad\n  File x\n"
+    assert gpu._reason(f"{stderr}\nInput 1 must be constant.\n\n\t [[cluster]]\n") == (
+        "Input 1 must be constant."
+    )
+    assert gpu._reason("Traceback\n  File x\nValueError: wrong\n") == "ValueError: wrong"
+    assert gpu._reason("") == ""
+
+
 @pytest.mark.slow
 def test_script_prints_a_table(tmp_path: Path) -> None:
     output = tmp_path / "gpu.jsonl"
