@@ -3,11 +3,11 @@
     python -m benchmarks.decoding [--size=base] [--parallel_streams=1] [--turns=3]
         [--baseline='python -m benchmarks.baselines.ct2_decoding']
 
-The model has random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256 and 8,000 tokens;
---size=base uses the paper's base model and 32,000 tokens. Sources have 16 tokens, the beam is 4,
-and each search takes 20 steps, from ids to ids, in batches of 1, 16 and 64 sentences. "tfnmt" is
-the graph that TensorFlow Serving runs. "tfnmt LiteRT" translates a batch sentence by sentence, in
-one thread per CPU core.
+The model has random weights, 4+4 layers, d_model 128, 4 heads, d_ff 256 and 8,000 tokens.
+--size=base and --size=big use the paper's models and 32,000 tokens; --size=tiny is for trying the
+command. Sources have 16 tokens, the beam is 4, and each search takes 20 steps, from ids to ids, in
+batches of 1, 16 and 64 sentences. "tfnmt" is the graph that TensorFlow Serving runs. "tfnmt LiteRT"
+translates a batch sentence by sentence, in one thread per CPU core.
 
 A baseline is any command that prints JSON lines with "system", "batch_size" and "ms". Give it the
 same --size, --steps, --batch_sizes and --lengths_of. All systems take turns. Prints one JSON line
@@ -79,10 +79,13 @@ def main(values: Any, positional: list[str]) -> None:
                 times.setdefault((system, batch_size), []).append(milliseconds)
     medians = {key: statistics.median(turns) for key, turns in times.items()}
     first_system, _ = next(iter(medians))
+    from tfnmt.training.distribution import device_kind
+
     for (system, batch_size), milliseconds in medians.items():
         line = {
             "system": system,
             "task": "decode",
+            "devices": f"1 {device_kind()}",
             "batch_size": batch_size,
             "beam_size": BEAM_SIZE,
             "ms": round(milliseconds, 1),

@@ -35,10 +35,17 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
+    "tiny": Shape(ModelConfig(d_model=16, num_heads=2, d_ff=32), 400),
     "reference": Shape(ModelConfig(d_model=128, d_ff=256), 8000),
     "base": Shape(
         ModelConfig(
             num_encoder_layers=6, num_decoder_layers=6, d_model=512, num_heads=8, d_ff=2048
+        ),
+        32000,
+    ),
+    "big": Shape(
+        ModelConfig(
+            num_encoder_layers=6, num_decoder_layers=6, d_model=1024, num_heads=16, d_ff=4096
         ),
         32000,
     ),

@@ -10,6 +10,7 @@ outdated.
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,17 @@ def main(values: Any, positional: list[str]) -> None:
         log(f"updated: {page}")
 
 
-def table(path: Path) -> str:
-    """Return the results of a file as a Markdown table."""
+def table(path: Path, titles: Mapping[str, str] = TITLES) -> str:
+    """Return the results of a file as a Markdown table.
+
+    Args:
+        path: A file of JSON lines. The first one has the command, the date and the machine.
+        titles: The keys that the table shows, in this order, with their column titles.
+    """
     about, *lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    keys = [key for key in TITLES if any(key in line for line in lines)]
+    keys = [key for key in titles if any(key in line for line in lines)]
     rows = [[_format(line.get(key, "")) for key in keys] for line in lines]
-    head = [[TITLES[key] for key in keys], ["---", *["--:"] * (len(keys) - 1)]]
+    head = [[titles[key] for key in keys], ["---", *["--:"] * (len(keys) - 1)]]
     markdown = "\n".join(f"| {' | '.join(row)} |" for row in (*head, *rows))
     return f"\n{markdown}\n\n`{about['command']}`, {about['date']}, {about['machine']}.\n\n"
 

@@ -5,12 +5,13 @@
 
 Trains on Multi30k like the train command: the plan of batches, the tf.data pipeline and `fit`,
 without validation and checkpoints. The model has 4+4 layers, d_model 128, 4 heads, d_ff 256, 8,000
-tokens and dropout 0.3, with batches of 4,096 padded tokens. --size=base uses the paper's base model
-and a vocabulary of 37,000. A baseline is any command that prints a JSON line with "system" and
-"target_tokens_per_s". All systems take turns.
+tokens and dropout 0.3, with batches of 4,096 padded tokens. --size=base and --size=big use the
+paper's models and a vocabulary of 37,000. --size=tiny is for trying the command. A baseline is any
+command that prints a JSON line with "system" and "target_tokens_per_s". All systems take turns.
 
 Prints one JSON line per system: medians over the turns, in target tokens per second without
-padding. speedup_of_tfnmt is the speed of tfnmt divided by the speed of the system.
+padding. speedup_of_tfnmt is the speed of tfnmt divided by the speed of the system. peak_mb is the
+memory of tensors, on the first GPU if there is one.
 
 The line of tfnmt also has share_of_reference_matmul: the rate of the step's matrix products,
 divided by the rate of a reference product. The reference is a float32 product of 4096x512x2048 in
@@ -45,6 +46,17 @@ if TYPE_CHECKING:
 RATE = "target_tokens_per_s"
 
 SHAPES: dict[str, tuple[dict[str, Any], int]] = {
+    "tiny": (
+        {
+            "num_encoder_layers": 1,
+            "num_decoder_layers": 1,
+            "d_model": 16,
+            "num_heads": 2,
+            "d_ff": 32,
+            "dropout": 0.1,
+        },
+        8000,
+    ),
     "reference": (
         {
             "num_encoder_layers": 4,
@@ -67,6 +79,17 @@ SHAPES: dict[str, tuple[dict[str, Any], int]] = {
         },
         37_000,
     ),
+    "big": (
+        {
+            "num_encoder_layers": 6,
+            "num_decoder_layers": 6,
+            "d_model": 1024,
+            "num_heads": 16,
+            "d_ff": 4096,
+            "dropout": 0.3,
+        },
+        37_000,
+    ),
 }
 """Shape of the model, and rows of its embedding table. The tokenizer always has 8,000 tokens."""
 
@@ -76,7 +99,7 @@ REFERENCE_MATMUL = (4096, 512, 2048)
 BACKWARD = 2
 """Cost of the gradients of a product by both factors, relative to the product itself."""
 
-WARM_UP = {"reference": 60, "base": 2}
+WARM_UP = {"tiny": 2, "reference": 60, "base": 2, "big": 2}
 """Steps before the first turn. oneDNN creates kernels at the first batch of each shape."""
 
 FLAGS = flags.FlagValues()
@@ -87,6 +110,9 @@ flags.DEFINE_multi_string(
     "set", [], "configuration key and value, as in tfnmt.train", flag_values=FLAGS
 )
 flags.DEFINE_integer("steps", 40, "steps per turn", 1, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "warm_up", None, "steps before the first turn (default: by size)", 1, flag_values=FLAGS
+)
 flags.DEFINE_integer("turns", 3, "measurements per system", 1, flag_values=FLAGS)
 flags.DEFINE_bool("breakdown", False, "print the time of each part of a step", flag_values=FLAGS)
 
@@ -112,6 +138,7 @@ class TurnResult(NamedTuple):
     tokens_per_s: float  # target tokens, without padding
     seconds: float  # mean time of a step
     gflops: float  # mean floating-point operations of a step's matrix products, in billions
+    losses: list[float]  # of all steps, also of the one that is not counted
 
 
 def main(values: Any, positional: list[str]) -> None:
@@ -124,7 +151,7 @@ def main(values: Any, positional: list[str]) -> None:
         turns: list[TurnResult] = []
         reference: list[float] = []
         baselines: dict[str, list[float]] = {}
-        tfnmt.train(WARM_UP[values.size])
+        tfnmt.train(values.warm_up or WARM_UP[values.size])
         for turn in range(1, values.turns + 1):
             turns.append(tfnmt.train(values.steps))
             reference.append(1e-9 * _reference_rate())
@@ -163,11 +190,13 @@ def _print(
         "task": "train",
         "target_tokens_per_s": round(rate),
         "size": values.size,
+        "devices": tfnmt.devices,
         "precision": tfnmt.config.training.precision,
         "ms_per_step": round(1e3 * statistics.median(turn.seconds for turn in turns), 1),
         "matmul_gflops_per_s": round(matmuls, 1),
         "reference_matmul_gflops_per_s": round(statistics.median(reference), 1),
         "share_of_reference_matmul": round(matmuls / statistics.median(reference), 3),
+        "peak_mb": tfnmt.peak_mb(),
         "steps": values.steps,
         "turns": values.turns,
     }
@@ -216,7 +245,22 @@ class TfnmtTraining:
         ]
         seconds = clock.times[-1] - clock.times[0]
         tokens = sum(clock.tokens[1:])
-        return TurnResult(tokens / seconds, seconds / steps, statistics.mean(gflops))
+        return TurnResult(tokens / seconds, seconds / steps, statistics.mean(gflops), clock.losses)
+
+    @property
+    def devices(self) -> str:
+        """Number and kind of the devices, such as `2 GPU`."""
+        from tfnmt.training.distribution import device_kind
+
+        return f"{self.strategy.num_replicas_in_sync} {device_kind()}"
+
+    def peak_mb(self) -> int:
+        """Return the peak memory of tensors on the first device, in MB."""
+        import tensorflow as tf
+
+        from tfnmt.training.batch_size import training_device
+
+        return round(tf.config.experimental.get_memory_info(training_device())["peak"] / 1e6)
 
     def products(self, step: int) -> list[Product]:
         """Return the matrix products of a step's forward pass.
@@ -432,12 +476,13 @@ def _seconds(
     for _ in range(repeats + 2):
         start = time.perf_counter()
         run_streams(streams)
+        tf.test.experimental.sync_devices()  # a GPU computes after the call has returned
         times.append(time.perf_counter() - start)
     return statistics.median(times[2:])
 
 
 def _clock() -> Any:
-    """Return a callback that records the end time and the tokens of each step of `fit`."""
+    """Return a callback that records end time, tokens and loss of each step of `fit`."""
     import keras
 
     class Clock(keras.callbacks.Callback):
@@ -445,10 +490,12 @@ def _clock() -> Any:
             super().__init__()
             self.times: list[float] = []
             self.tokens: list[float] = []
+            self.losses: list[float] = []
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.times.append(time.perf_counter())
             self.tokens.append(logs["tokens"])
+            self.losses.append(logs["loss"])
 
     return Clock()
 

@@ -44,7 +44,7 @@ TWO_WAY = TINY | {
 }
 """The same for a model of two directions."""
 
-SLOW_FOLDERS = ("containers", "fuzz", "system")
+SLOW_FOLDERS = ("cluster", "containers", "fuzz", "system")
 """Folders whose tests are all slow: they start processes, or try many inputs."""
 
 Call = Callable[..., None]

@@ -40,7 +40,7 @@ from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UsageError
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
-from tfnmt.runtime.cluster import is_chief, is_distributed
+from tfnmt.runtime.cluster import check_slurm, is_chief, is_distributed
 from tfnmt.runtime.files import check_folder
 from tfnmt.runtime.startup import configure_threads, import_tensorflow
 from tfnmt.training.batch_size import fitting_batch_tokens, limit_memory
@@ -76,6 +76,7 @@ def main(values: Any, positional: list[str]) -> None:
     """Start a training run, resume it, or report that it has finished."""
     if positional:
         raise UsageError(f"{positional[0]}: unexpected argument; see --help")
+    check_slurm()
     config = resolve_config(values).of_run()
     run = _open_run(values, config)
     if not has_preset(values):

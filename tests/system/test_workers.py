@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -33,8 +33,13 @@ def start() -> Iterator[Start]:
     """Start the train command."""
     with processes() as start_process:
 
-        def start_training(run: Path, environment: dict[str, str], **changes: object) -> Process:
-            command = [sys.executable, "-m", "tfnmt.train", *arguments(run, changes)]
+        def start_training(
+            run: Path,
+            environment: dict[str, str],
+            program: Sequence[str] = ("-m", "tfnmt.train"),
+            **changes: object,
+        ) -> Process:
+            command = [sys.executable, *program, *arguments(run, changes)]
             return start_process(command, env=os.environ | environment)
 
         yield start_training
@@ -120,15 +125,33 @@ def test_killed_worker_ends_the_other_one_with_a_one_line_error(
     pytest.fail("training did not resume")
 
 
+SLOW_SAVE = """
+import sys, time
+from pathlib import Path
+from tfnmt import cli, train
+from tfnmt.training.callbacks import Checkpointer
+
+def save(self, logs=None):
+    time.sleep(5)
+    saved(self, logs)
+    (self.run.path / "saved").touch()
+
+saved, Checkpointer.on_train_end = Checkpointer.on_train_end, save
+cli.run_command(train.main, train.FLAGS, "", sys.argv[1:])
+"""
+"""Trains, but takes 5 s longer to save at the end, and creates a file then."""
+
+
 @pytest.mark.parametrize("receiver", [0, 1])
-def test_sigterm_to_one_worker_stops_both_after_the_same_step(
+def test_sigterm_to_one_worker_stops_both_after_the_chief_has_saved(
     workers: Workers, tmp_path: Path, receiver: int
 ) -> None:
-    both = workers(tmp_path / "run", **ENDLESS)
-    wait_for_checkpoint(tmp_path / "run", both[0])
-    both[receiver].send_signal(signal.SIGTERM)
-    for process in both:
-        assert "stopped and saved" in finish(process, code=128 + signal.SIGTERM)
+    chief, other = workers(tmp_path / "run", program=("-c", SLOW_SAVE), **ENDLESS)
+    wait_for_checkpoint(tmp_path / "run", chief)
+    (chief, other)[receiver].send_signal(signal.SIGTERM)
+    assert "stopped and saved" in finish(other, code=128 + signal.SIGTERM)
+    assert (tmp_path / "run" / "saved").exists()
+    assert "stopped and saved" in finish(chief, code=128 + signal.SIGTERM)
     assert not Run(tmp_path / "run").finished
 
 

@@ -53,6 +53,18 @@ def test_failed_check_gives_exit_status_1(
     ]
 
 
+def test_gpu_that_tensorflow_does_not_find_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor._gpus().passed
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    check = doctor._gpus()
+    assert not check.passed
+    assert "pip install 'tensorflow[and-cuda]'" in check.text
+
+
 @pytest.mark.slow
 def test_this_installation_passes_every_check(capsys: pytest.CaptureFixture[str]) -> None:
     run_doctor()

@@ -1,11 +1,16 @@
 """The hosts of a distributed training run, from TF_CONFIG or Slurm. Does not need TensorFlow."""
 
+import json
 import os
+from collections.abc import Sequence
 from typing import Self
 
 from pydantic import BaseModel, ValidationError, model_validator
 
 from tfnmt.errors import UsageError
+
+FIRST_PORT, PORTS = 20_000, 12_000
+"""The ports of workers under Slurm, below those that Linux uses for outgoing connections."""
 
 
 def uses_tf_config() -> bool:
@@ -23,10 +28,40 @@ def uses_slurm() -> bool:
 
 
 def _slurm_tasks() -> int:
-    tasks = os.environ.get("SLURM_STEP_NUM_TASKS") or "1"
-    if not tasks.isdecimal():
-        raise UsageError(f"SLURM_STEP_NUM_TASKS={tasks}: not a number; unset it or start with srun")
-    return int(tasks)
+    return _slurm_number("SLURM_STEP_NUM_TASKS")
+
+
+def _slurm_number(name: str) -> int:
+    text = os.environ.get(name) or "1"
+    if not text.isdecimal():
+        raise UsageError(f"{name}={text}: not a number; unset it or start with srun")
+    return int(text)
+
+
+def check_slurm() -> None:
+    """Check that Slurm runs one task per node, if it runs several tasks.
+
+    Raises:
+        UsageError: A node has several tasks.
+    """
+    tasks, nodes = _slurm_tasks(), _slurm_number("SLURM_STEP_NUM_NODES")
+    if uses_slurm() and tasks != nodes:
+        raise UsageError(
+            f"SLURM_STEP_NUM_TASKS={tasks}: more than the {nodes} node(s); start one task per node "
+            "(srun --ntasks-per-node=1), which uses all GPUs of the node"
+        )
+
+
+def slurm_tf_config(hosts: Sequence[str]) -> str:
+    """Return TF_CONFIG for this Slurm task. The port depends on the job, so jobs can share nodes.
+
+    Args:
+        hosts: The host of each task.
+    """
+    port = FIRST_PORT + _slurm_number("SLURM_JOB_ID") % PORTS
+    workers = [f"{host}:{port}" for host in hosts]
+    task = {"type": "worker", "index": int(os.environ["SLURM_PROCID"])}
+    return json.dumps({"cluster": {"worker": workers}, "task": task})
 
 
 def is_distributed() -> bool:

@@ -31,7 +31,7 @@ SMALLEST_POOL = 2**28
 def available_memory() -> int:
     """Return the bytes that tensors may take on the training device."""
     import_tensorflow()
-    limits = _gpu_limits()
+    limits = _memory_limits("GPU")
     return limits[0] if limits else int(os.environ.get(POOL_SIZE) or _pool_size())
 
 
@@ -51,17 +51,20 @@ def limit_memory() -> None:
 
 def training_device() -> str:
     """Return the device whose memory is measured: the first GPU if there is one, else the CPU."""
-    return "GPU:0" if _gpu_limits() else "CPU:0"
+    return "GPU:0" if _memory_limits("GPU") else "CPU:0"
 
 
-def _gpu_limits() -> list[int]:
-    """Return the bytes that TensorFlow takes of each GPU. It has no public function for that."""
+def _memory_limits(kind: str) -> list[int]:
+    """Return the bytes that TensorFlow takes of each device of a kind, `GPU` or `CPU`.
+
+    It has no public function for that.
+    """
     import tensorflow as tf
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.client import pywrap_tf_session
     from tensorflow.python.eager import context
 
-    if not tf.config.list_physical_devices("GPU"):
+    if not tf.config.list_physical_devices(kind):
         return []
     context.ensure_initialized()
     devices = pywrap_tfe.TFE_ContextListDevices(context.context()._handle)
@@ -69,7 +72,7 @@ def _gpu_limits() -> list[int]:
         return [
             pywrap_tf_session.TF_DeviceListMemoryBytes(devices, number)
             for number in range(pywrap_tfe.TF_DeviceListCount(devices))
-            if pywrap_tfe.TF_DeviceListType(devices, number) == "GPU"
+            if pywrap_tfe.TF_DeviceListType(devices, number) == kind
         ]
     finally:
         pywrap_tfe.TF_DeleteDeviceList(devices)

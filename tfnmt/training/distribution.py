@@ -4,20 +4,19 @@ Several hosts run the same command. TF_CONFIG or Slurm names the hosts to each o
 reads the whole plan of batches and feeds its own replicas. The first one, the chief, writes files.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute.cluster_resolver.slurm_cluster_resolver import expand_hostlist
 
 from tfnmt.data.batching.batches import Batches
 from tfnmt.errors import UserError
 from tfnmt.runtime import cluster
 from tfnmt.runtime.startup import PARALLEL_STREAMS
-
-PORT = 44_100
-"""The first port of workers under Slurm."""
 
 LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
 """Errors that TensorFlow raises when another worker is lost."""
@@ -32,15 +31,24 @@ def make_strategy() -> tf.distribute.Strategy:
         MultiWorkerMirroredStrategy for several hosts, MirroredStrategy for several GPUs (or
         logical CPUs), otherwise the default strategy.
     """
+    if cluster.uses_slurm():
+        _set_tf_config()
     if cluster.uses_tf_config():
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if cluster.uses_slurm():
-        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(port_base=PORT)
-        return tf.distribute.MultiWorkerMirroredStrategy(resolver)
     devices = tf.config.list_logical_devices(device_kind())
     if len(devices) == 1:
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy([device.name for device in devices])
+
+
+def _set_tf_config() -> None:
+    """Set TF_CONFIG from Slurm's variables.
+
+    TensorFlow's SlurmClusterResolver fails without nvidia-smi, sorts host d10 before d9, unlike
+    Slurm, and replaces the CUDA_VISIBLE_DEVICES that Slurm sets.
+    """
+    hosts = expand_hostlist(os.environ["SLURM_STEP_NODELIST"])
+    os.environ["TF_CONFIG"] = cluster.slurm_tf_config(hosts)
 
 
 def device_kind() -> str:
@@ -54,6 +62,18 @@ def streams_per_replica(strategy: tf.distribute.Strategy) -> int:
         return 1
     here = 1 if cluster.is_distributed() else strategy.num_replicas_in_sync
     return max(PARALLEL_STREAMS // here, 1)
+
+
+def wait_for_workers(strategy: tf.distribute.Strategy) -> None:
+    """Wait until all workers have called this. A launcher may end all when the first one exits."""
+
+    @tf.function(autograph=False)
+    def count() -> Any:
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
+
+    if cluster.is_distributed():
+        strategy.run(count)
 
 
 @contextmanager

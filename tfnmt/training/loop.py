@@ -34,6 +34,7 @@ from tfnmt.training.distribution import (
     distribute_batches,
     make_strategy,
     report_lost_worker,
+    wait_for_workers,
 )
 from tfnmt.training.initialization import initialize_from_run
 from tfnmt.training.trainer import Trainer, make_trainer
@@ -105,6 +106,7 @@ def train(training: Training) -> int | None:
                 verbose=0,
                 callbacks=_callbacks(training, batches, progress, writer, signals),
             )
+            wait_for_workers(strategy)  # the chief has saved
         if writer is not None:
             writer.close()
     if signals.caught is None and is_chief():

@@ -1,17 +1,28 @@
 import json
+import os
 
 import pytest
 
 from tfnmt.errors import UsageError
-from tfnmt.runtime.cluster import is_chief, is_distributed, uses_slurm, uses_tf_config
+from tfnmt.runtime.cluster import (
+    FIRST_PORT,
+    check_slurm,
+    is_chief,
+    is_distributed,
+    slurm_tf_config,
+    uses_slurm,
+    uses_tf_config,
+)
 
 WORKERS = {"worker": ["a:1", "b:1"]}
 
 
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TF_CONFIG", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    for name in os.environ:
+        if name.startswith("SLURM_"):
+            monkeypatch.delenv(name)
 
 
 def set_tf_config(monkeypatch: pytest.MonkeyPatch, cluster: object, kind: str, index: int) -> None:
@@ -87,3 +98,24 @@ def test_invalid_number_of_slurm_tasks_is_a_user_error(monkeypatch: pytest.Monke
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "two")
     with pytest.raises(UsageError, match=r"^SLURM_STEP_NUM_TASKS=two: "):
         uses_slurm()
+
+
+def test_slurm_task_has_a_port_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_JOB_ID", "12007")
+    config = json.loads(slurm_tf_config(["d9", "d10"]))
+    port = FIRST_PORT + 7
+    assert config == {
+        "cluster": {"worker": [f"d9:{port}", f"d10:{port}"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_several_slurm_tasks_on_a_node_are_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_STEP_NUM_NODES", "2")
+    check_slurm()
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    check_slurm()
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "8")
+    with pytest.raises(UsageError, match=r"^SLURM_STEP_NUM_TASKS=8: .*--ntasks-per-node=1"):
+        check_slurm()

@@ -13,7 +13,13 @@ import pytest
 
 from tests.tfnmt.runtime.toy_work import Uppercase, joined, make_shards, text
 from tfnmt.errors import UserError
-from tfnmt.runtime.ray_executor import RayExecutor, connect, find_resources
+from tfnmt.runtime.ray_executor import (
+    RayExecutor,
+    Resources,
+    _worker_environment,
+    connect,
+    find_resources,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -109,6 +115,20 @@ def test_workers_share_the_cpus(executor: RayExecutor) -> None:
 def test_missing_gpus_are_reported(executor: RayExecutor) -> None:
     with pytest.raises(UserError, match="--gpus_per_worker=1: Ray has GPUs for 0 workers"):
         find_resources(None, 1)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        (0, {"TFNMT_CPUS": "4", "CUDA_VISIBLE_DEVICES": "-1"}),
+        (0.5, {"TFNMT_CPUS": "4", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}),
+        (2, {"TFNMT_CPUS": "4"}),
+    ],
+)
+def test_worker_takes_all_memory_of_its_own_gpus_only(
+    gpus: float, expected: dict[str, str]
+) -> None:
+    assert _worker_environment(Resources(1, 4, gpus)) == expected
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "127.0.0.1:99999", ":1"])

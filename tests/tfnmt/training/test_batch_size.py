@@ -142,6 +142,13 @@ def test_out_of_memory_error_recommends_sizes_that_fit() -> None:
 
 # --- Available memory -----------------------------------------------------------------------------
 
+
+def test_memory_limits_are_those_of_the_devices_of_a_kind() -> None:
+    (limit,) = batch_size._memory_limits("CPU")
+    assert limit > 0
+    assert batch_size._memory_limits("TPU") == []
+
+
 CGROUP_2 = {
     "a/memory.max": "max",
     "a/b/memory.max": "1000",
