@@ -82,13 +82,15 @@ def test_app_reports_a_missing_model_in_one_line(podman: Podman, app_image: str)
 
 def test_app_answers_accepted_requests_before_it_stops(start_app: StartApp) -> None:
     patient = ("--deadline=100",)  # a busy machine is not an error of the application
-    with start_app(RESTART, flags=patient) as container, ThreadPoolExecutor(1) as pool:
+    requests = [[f"{name}: {text}" for text in SENTENCES] for name in "ABCDEF"]
+    with start_app(RESTART, flags=patient) as container, ThreadPoolExecutor(6) as pool:
         wait_until(container.ready)
-        asked = pool.submit(container.translate, SENTENCES, source="en", target="de")
-        wait_until(lambda: "requests_in_flight 2.0" in container.get("/metrics").text)
+        send = partial(container.translate, source="en", target="de")
+        asked = [pool.submit(send, texts) for texts in requests]
+        # All of them, and the request for the metrics.
+        wait_until(lambda: "requests_in_flight 7.0" in container.get("/metrics").text)
         container.podman("stop", "--time=110", container.name)
-        assert asked.result().status_code == 200
-        assert len(asked.result().json()["translations"]) == len(SENTENCES)
+        assert [each.result().status_code for each in asked] == [200] * len(requests)
         assert container.state()["Status"] == "exited"
         assert container.state()["ExitCode"] == 143
         time.sleep(2)
