@@ -42,7 +42,7 @@ def find_litertjs(folder: Path | None) -> Path:
         UserError: A file is missing or of another version, or the package cannot be downloaded.
     """
     if folder is None:
-        files, place, fix = _downloaded(), CACHED, "remove this folder"
+        files, place, fix = _downloaded(), str(CACHED), "remove this folder"
     else:
         files = folder / WASM if (folder / WASM).is_dir() else folder
         place, fix = f"--litertjs={folder}", f"unpack {PACKAGE} and give its folder"
