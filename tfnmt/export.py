@@ -304,7 +304,7 @@ def _write_web(version: Path, litertjs: Path, folder: Path) -> None:
 
     size = export_web(version, litertjs, folder) / 1e6
     log(f"exported {folder}; browsers load {size:.1f} MB")
-    log(f"try: python -m http.server --directory {folder}")
+    log(f"try: python -m http.server --bind=127.0.0.1 --directory={folder}")
 
 
 if __name__ == "__main__":

@@ -127,6 +127,11 @@ INVALID_CALLS = [
     (["train", "--train=a.en,b.de"], 1, "a.en: no such file;"),
     (["translate", "--model=nowhere", "x"], 1, "nowhere: no such folder or model;"),
     (["translate", "-5"], 2, "comes after --"),
+    (
+        ["translate", "--input=nowhere.docx", "--output=out.docx"],
+        1,
+        "nowhere.docx: No such file or directory; give the path of a readable file",
+    ),
     (["evaluate", "--model=nowhere", "--split=val"], 1, "nowhere: no such folder or model;"),
     (["evaluate"], 2, "--model and one of --split and --test: required;"),
     (["visualize", "curvs"], 2, "did you mean curves?"),

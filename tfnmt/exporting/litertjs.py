@@ -42,14 +42,13 @@ def find_litertjs(folder: Path | None) -> Path:
         UserError: A file is missing or of another version, or the package cannot be downloaded.
     """
     if folder is None:
-        files = _downloaded()
-        problem = "damaged; remove this folder"
+        files, place, fix = _downloaded(), str(CACHED), "remove this folder"
     else:
         files = folder / WASM if (folder / WASM).is_dir() else folder
-        problem = f"missing, or not of {PACKAGE}; unpack this package"
+        place, fix = f"--litertjs={folder}", f"unpack {PACKAGE} and give its folder"
     for name, expected in CHECKSUMS.items():
         if not (files / name).is_file() or checksum(files / name) != expected:
-            raise UserError(f"{files / name}: {problem}")
+            raise UserError(f"{place}: {name}: missing, damaged or of another version; {fix}")
     return files
 
 

@@ -111,7 +111,8 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise UserError(f"{path}: {reason}; give the path of a readable file") from error
 
 
 def _detect(translator: TextTranslator, document: Document, target: str) -> str:

@@ -32,7 +32,7 @@ def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
         raise UserError(f"{path}: {what}; download or compress it again") from error
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"{path}: {reason}; give the path of a UTF-8 text file") from error
+        raise UserError(f"{path}: {reason}; give the path of a readable file") from error
 
 
 def check_readable(path: Path) -> None:
