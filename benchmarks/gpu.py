@@ -247,7 +247,8 @@ def run(measurement: Measurement) -> Iterator[Line]:
         yield measurement.columns | {"result": f"failed: {problem}"}
         return
     for text in found.stdout.splitlines():
-        yield measurement.columns | json.loads(text) | {"result": "ok"}
+        if text.startswith("{"):  # NCCL may print its version
+            yield measurement.columns | json.loads(text) | {"result": "ok"}
 
 
 def _reason(stderr: str) -> str:

@@ -51,7 +51,7 @@ class TFServingEngine(Engine):
         response = await self._send("POST", f"{self._url}:predict", json=request)
         try:
             outputs = (await asyncio.to_thread(_parse, response.content))["outputs"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise _bad_backend() from error
         # The server omits the name of a single output. Only `info` has a single output.
         return outputs if isinstance(outputs, dict) else {"card": outputs}

@@ -82,6 +82,13 @@ def test_failed_measurement_is_a_row_with_the_reason() -> None:
     assert gpu.compare(line, {"losses": [1.0]}) == line
 
 
+def test_output_of_libraries_is_no_result(tmp_path: Path) -> None:
+    program = """print('NCCL version 2.21.5+cuda12.5\\n{"devices": "2 GPU"}')"""
+    (tmp_path / "prints.py").write_text(program)
+    found = gpu.run(Measurement({"task": "losses"}, ["prints"], {"PYTHONPATH": str(tmp_path)}))
+    assert list(found) == [{"task": "losses", "devices": "2 GPU", "result": "ok"}]
+
+
 def test_reason_of_tensorflow_follows_the_place_of_the_node() -> None:
     stderr = "InvalidArgumentError: Graph execution error:\n\nDetected at node Pad\n  File x\n"
     assert gpu._reason(f"{stderr}\nInput 1 must be constant.\n\n\t [[cluster]]\n") == (

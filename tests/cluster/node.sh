@@ -9,7 +9,7 @@ exec >"$folder/$name.out" 2>&1
 
 hostname "$name"
 mount --bind "$folder/hosts" /etc/hosts
-mkdir -p /tmp/ray
+mkdir -p -m 1777 /tmp/ray # it stays, and other users may run Ray later
 mount -t tmpfs ray /tmp/ray # Ray finds other instances of the machine there
 ip link set lo up
 if [ "$name" = d9 ]; then

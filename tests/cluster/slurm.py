@@ -114,7 +114,7 @@ class Cluster:
     def logs(self) -> str:
         """Return the logs of the daemons and the outputs of the jobs."""
         paths = [path for name in ("*.log", "*.out") for path in sorted(self.folder.glob(name))]
-        return "\n".join(f"--- {path.name}\n{path.read_text()}" for path in paths)
+        return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')}" for path in paths)
 
 
 class Job:
@@ -131,12 +131,19 @@ class Job:
         return next(word for word in text.split() if word.startswith(f"{name}=")).partition("=")[2]
 
     def text(self) -> str:
-        """Return the output so far."""
-        return self.output.read_text() if self.output.is_file() else ""
+        """Return the output so far, whose last character may be incomplete."""
+        return self.output.read_text(errors="replace") if self.output.is_file() else ""
 
     def process(self, task: int) -> int:
-        """Return the process id of a task of the running step."""
-        variables = {f"SLURM_JOB_ID={self.number}", f"SLURM_PROCID={task}"}
+        """Return the process id of a task of the running step.
+
+        Other clusters of this machine may have a job of this number.
+        """
+        variables = {
+            f"SLURM_CONF={self.cluster.folder / 'slurm.conf'}",
+            f"SLURM_JOB_ID={self.number}",
+            f"SLURM_PROCID={task}",
+        }
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 found = variables <= set(path.read_text(errors="replace").split("\0"))
@@ -173,13 +180,14 @@ def _running_node(name: str, folder: Path) -> Iterator[int]:
     command = ["setpriv", "--pdeathsig=KILL", *NAMESPACES, str(NODE), name, str(folder)]
     with subprocess.Popen(command, env=os.environ | {"PATH": _path()}) as process:
         try:
-            yield _first_child(process.pid)
+            yield _first_child(process)
         finally:
             process.kill()
 
 
-def _first_child(pid: int) -> int:
-    children = Path(f"/proc/{pid}/task/{pid}/children")
+def _first_child(process: subprocess.Popen[bytes]) -> int:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while not (found := children.read_text().split()):
+        assert process.poll() is None, f"{process.args}: exit status {process.returncode}"
         time.sleep(0.05)
     return int(found[0])

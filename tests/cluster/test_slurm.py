@@ -22,13 +22,11 @@ from tfnmt.runtime.startup import CPU_COUNT
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "export" / "cluster"
 
-REASON = why_not()
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if REASON is not None:
-        pytest.skip(f"Slurm: {REASON}")
+    if reason := why_not():
+        pytest.skip(f"Slurm: {reason}")
     with running_cluster(tmp_path_factory.mktemp("slurm")) as running:
         yield running
 
@@ -64,8 +62,10 @@ def test_training_job_resumes_after_a_killed_worker_and_at_its_time_limit(
     cluster.wait_for(lambda: len(resumed_steps(job.text())) == 2)
     assert job.field("Restarts") == "1"
 
-    # Two minutes are less than those before the limit at which the script requests a signal.
-    cluster.run("scontrol", "update", f"JobId={job.number}", "TimeLimit=2")
+    # Between one and two minutes are left, and the script requests a signal when two are left.
+    hours, minutes, _ = map(int, job.field("RunTime").split(":"))
+    limit = f"TimeLimit={60 * hours + minutes + 2}"
+    cluster.run("scontrol", "update", f"JobId={job.number}", limit)
     cluster.wait_for(lambda: job.field("Restarts") == "2")
     assert job.text().count("stopped and saved") == 2
     cluster.run("scontrol", "update", f"JobId={job.number}", "TimeLimit=60")

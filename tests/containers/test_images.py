@@ -81,7 +81,7 @@ def test_image_runs_as_nobody(image: Image) -> None:
     assert image.podman.inspect(image.name)["Config"]["User"] == "65534:65534"
 
 
-def test_image_is_not_larger_than_stated(image: Image) -> None:
+def test_image_size_is_limited(image: Image) -> None:
     base, size = (
         image.podman.inspect(name)["Size"] / 1e6 for name in (image.podman.base(), image.name)
     )

@@ -130,13 +130,14 @@ def _files(path: Path, names: list[str]) -> Files:
     # several gzip streams, and compares no checksums.
     decompress = next((kind for magic, kind in COMPRESSED.items() if start.startswith(magic)), None)
     with cast(IO[bytes], decompress(path) if decompress else path.open("rb")) as content:
-        if decompress is None or _starts_with_tar_header(content):
-            limited = LimitedReader(content, unpacked_limit(path, MAX_RATIO))
-            yield from _in_tar(cast(IO[bytes], limited))
+        is_tar = decompress is None or _starts_with_tar_header(content)
+        limited = cast(IO[bytes], LimitedReader(content, unpacked_limit(path, MAX_RATIO)))
+        if is_tar:
+            yield from _in_tar(limited)
         elif len(names) == 1:
-            yield names[0], content
+            yield names[0], limited
         # Read to the end, where a checksum distinguishes damage from a missing member.
-        while content.read(BUFFER):
+        while limited.read(BUFFER):
             pass
 
 

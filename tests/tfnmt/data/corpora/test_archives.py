@@ -263,6 +263,14 @@ def test_header_that_unpacks_to_far_more_is_an_error(tmp_path: Path) -> None:
     assert "unpacks to more than" in refused(path, ["a"])
 
 
+def test_end_that_unpacks_to_far_more_is_an_error(tmp_path: Path) -> None:
+    """A reader that looks for a missing member reads to the checksum at the end."""
+    path = tar(tmp_path / "archive", {"a": b"x"}, "")
+    content = path.read_bytes() + bytes(2 * MIN_LIMIT)
+    path.write_bytes(gzip.compress(content, 1))
+    assert "unpacks to more than" in refused(path, ["b"])
+
+
 @pytest.mark.parametrize("name", ["none.tgz", "."])
 def test_unreadable_archive_error_names_it(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
