@@ -20,6 +20,9 @@ PARALLEL_STREAMS = 8
 STATUS_SECONDS = 5.0
 """Timeout of status requests. A slower server counts as not ready."""
 
+INVALID = (ValueError, KeyError, TypeError, RecursionError)
+"""Errors of reading an answer that is not JSON, is nested too deeply or lacks a field."""
+
 
 class TFServingEngine(Engine):
     """Sends requests over persistent connections."""
@@ -51,7 +54,7 @@ class TFServingEngine(Engine):
         response = await self._send("POST", f"{self._url}:predict", json=request)
         try:
             outputs = (await asyncio.to_thread(_parse, response.content))["outputs"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except INVALID as error:
             raise _bad_backend() from error
         # The server omits the name of a single output. Only `info` has a single output.
         return outputs if isinstance(outputs, dict) else {"card": outputs}
@@ -64,7 +67,7 @@ class TFServingEngine(Engine):
         try:
             states = response.json()["model_version_status"]
             ready = [int(state["version"]) for state in states if state["state"] == "AVAILABLE"]
-        except (ValueError, KeyError, TypeError) as error:
+        except INVALID as error:
             raise _bad_backend() from error
         if not ready:
             raise UnavailableError("the model is loading")
@@ -75,7 +78,7 @@ class TFServingEngine(Engine):
         response = await self._send("GET", f"{self._url}/metadata", timeout=STATUS_SECONDS)
         try:
             return str(int(response.json()["model_spec"]["version"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except INVALID as error:
             raise _bad_backend() from error
 
     async def close(self) -> None:

@@ -99,7 +99,7 @@ def test_server_error_becomes_api_error_without_details(
 
 
 @pytest.mark.parametrize("operation", [call, version])
-@pytest.mark.parametrize("content", [b"", b"no JSON", b"[]", b"{}", b"null", b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"no JSON", b"[]", b"{}", b"null", b"\xff", b"[" * 9999])
 def test_invalid_response_becomes_bad_backend(
     server: StubServer, operation: Callable[..., Any], content: bytes
 ) -> None:
