@@ -1,6 +1,7 @@
 """The page of a web export in headless Chromium, from a server for static files."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -174,6 +175,18 @@ def test_alternative_replaces_the_translation_of_its_sentence(page: Page) -> Non
     choices.nth(1).press("Enter")
     expect(page.locator("#target")).to_have_text(other + TRANSLATION.partition("?")[2])
     expect(choices.nth(1)).to_have_attribute("aria-pressed", "true")
+
+
+def test_alternative_has_its_own_alignment_and_moves_with_its_sentence(page: Page) -> None:
+    translate(page, "Where can I buy a ticket?")
+    page.locator(".word", has_text="kaufen").click()
+    page.locator("#choices button", has_text=re.compile(" mir ")).click()
+    chosen = "Wo kann ich mir eine Fahrkarte kaufen?"
+    expect(page.locator("#target")).to_have_text(chosen)
+    page.locator(".word", has_text="kaufen").hover()
+    expect(page.locator("#word")).to_have_text("kaufen: buy")
+    translate(page, "Thank you!\n\nWhere can I buy a ticket?")
+    expect(page.locator("#target")).to_have_text(f"Danke!\n\n{chosen}")
 
 
 # --- Network --------------------------------------------------------------------------------------
