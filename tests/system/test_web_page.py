@@ -1,5 +1,6 @@
 """The page of a web export in headless Chromium, from a server for static files."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -230,6 +231,16 @@ def test_page_works_offline_after_the_first_visit(
     assert problems == []
 
 
+def replace_heading(folder: Path) -> None:
+    """Write an export with another heading to a folder."""
+    before = (folder / "index.html").read_bytes()
+    after = before.replace(b"<h1>Translation</h1>", b"<h1>Second</h1>")
+    (folder / "index.html").write_bytes(after)
+    text = (folder / "files.js").read_text().replace('self.VERSION = "', 'self.VERSION = "2')
+    checksums = [hashlib.sha256(content).hexdigest() for content in (before, after)]
+    (folder / "files.js").write_text(text.replace(*checksums))
+
+
 WAIT_FOR_NEW_EXPORT = """async () => {
   const registration = await navigator.serviceWorker.getRegistration();
   while (!registration.waiting) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -243,13 +254,7 @@ def test_new_export_replaces_the_old_one_completely(
     folder = shutil.copytree(web_export, tmp_path / "site")
     site, problems = StaticServer(folder), []
     page = open_page(context, site.url, problems)
-    for name in "index.html", "files.js":
-        text = (folder / name).read_text()
-        text = text.replace("<h1>Translation</h1>", "<h1>Second</h1>")
-        text = text.replace('self.VERSION = "', 'self.VERSION = "2').replace(
-            '"index.html": "', '"index.html": "2'
-        )
-        (folder / name).write_text(text)
+    replace_heading(folder)
     page.reload()
     wait_for_model(page)
     expect(page.get_by_role("heading", level=1)).to_have_text("Translation")
@@ -262,6 +267,33 @@ def test_new_export_replaces_the_old_one_completely(
     page.reload()
     wait_for_model(page)
     assert problems == []
+
+
+INSTALL = """async () => {
+  const registration = await navigator.serviceWorker.getRegistration();
+  const installed = new Promise((resolve) => registration.addEventListener("updatefound", () => {
+    const { installing } = registration;
+    installing.addEventListener("statechange", () => resolve(installing.state));
+  }));
+  await registration.update();
+  return await installed;
+}"""
+
+
+def test_part_of_a_new_export_is_not_kept(
+    context: BrowserContext, web_export: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(web_export, tmp_path / "site")
+    site = StaticServer(folder)
+    page = open_page(context, site.url, [])
+    old = (folder / "index.html").read_bytes()
+    replace_heading(folder)
+    new = (folder / "index.html").read_bytes()
+    (folder / "index.html").write_bytes(old)  # not copied yet
+    assert page.evaluate(INSTALL) == "redundant"
+    (folder / "index.html").write_bytes(new)
+    assert page.evaluate(INSTALL) == "installed"
+    site.stop()
 
 
 # --- Page -----------------------------------------------------------------------------------------
