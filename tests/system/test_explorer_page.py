@@ -169,6 +169,22 @@ def test_distributions_of_the_sentence_before_are_dropped(open_explorer: OpenExp
     assert found
 
 
+def test_kept_distributions_share_no_memory_with_tensors(open_explorer: OpenExplorer) -> None:
+    sizes = open_explorer().evaluate(
+        """async () => {
+            const { Model } = await import("./js/model.js");
+            const { Session } = await import("./js/explorer/session.js");
+            const session = await Session.load(new Model());
+            session.open("the dog sleeps .", "de", new Set());
+            await session.distribution([300], [300, 310]);
+            const kept = [[], [300], [300, 310]].map(session.distributionAfter);
+            return kept.map(({ byteLength, buffer }) => [byteLength, buffer.byteLength]);
+        }"""
+    )
+    assert len(sizes) == 3
+    assert all(row == memory for row, memory in sizes)
+
+
 def test_temperature_of_another_view_is_that_of_the_search(open_explorer: OpenExplorer) -> None:
     page = open_explorer("beam")
     finish_search(page)

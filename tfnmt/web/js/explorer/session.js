@@ -117,8 +117,11 @@ export class Session {
     const key = String(tokens);
     if (!distributions.has(key)) {
       const { log_probs: rows } = await this.inspect([...longer, EOS]);
-      for (let length = 0; length <= longer.length; length += 1)
-        distributions.set(String(longer.slice(0, length)), rows.at(length).data);
+      for (let length = 0; length <= longer.length; length += 1) {
+        const prefix = String(longer.slice(0, length));
+        // A copy, because a row that shares the memory of its tensor keeps all of its rows.
+        if (!distributions.has(prefix)) distributions.set(prefix, rows.at(length).data.slice());
+      }
     }
     return distributions.get(key);
   }
