@@ -106,6 +106,8 @@ def main(values: Any, positional: list[str]) -> None:
     texts = [
         text for text in read_sentences(values.input) if values.words in (None, len(text.split()))
     ][: values.sentences]
+    if not texts:
+        raise UserError(f"--words={values.words}: {values.input} has no such sentence; omit it")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "web"
         export_web(version, find_litertjs(None), folder)

@@ -152,6 +152,50 @@ def test_search_finds_the_translation_of_the_file_and_can_be_stepped(
     expect(page.locator(".node")).to_have_count(7)
 
 
+def test_distributions_of_the_sentence_before_are_dropped(open_explorer: OpenExplorer) -> None:
+    found = open_explorer().evaluate(
+        """async () => {
+            const { Model } = await import("./js/model.js");
+            const { Session } = await import("./js/explorer/session.js");
+            const session = await Session.load(new Model());
+            session.open("the dog sleeps .", "de", new Set());
+            const late = session.distribution([]);
+            const slow = session.translate({ beamSize: 3, alpha: 0, temperature: 1 }, []);
+            session.open("the old king", "de", new Set());
+            await Promise.all([late, slow]);
+            return session.distributionAfter([]) === undefined;
+        }"""
+    )
+    assert found
+
+
+def test_kept_distributions_share_no_memory_with_tensors(open_explorer: OpenExplorer) -> None:
+    sizes = open_explorer().evaluate(
+        """async () => {
+            const { Model } = await import("./js/model.js");
+            const { Session } = await import("./js/explorer/session.js");
+            const session = await Session.load(new Model());
+            session.open("the dog sleeps .", "de", new Set());
+            await session.distribution([300], [300, 310]);
+            const kept = [[], [300], [300, 310]].map(session.distributionAfter);
+            return kept.map(({ byteLength, buffer }) => [byteLength, buffer.byteLength]);
+        }"""
+    )
+    assert len(sizes) == 3
+    assert all(row == memory for row, memory in sizes)
+
+
+def test_temperature_of_another_view_is_that_of_the_search(open_explorer: OpenExplorer) -> None:
+    page = open_explorer("beam")
+    finish_search(page)
+    before = page.locator(".node small").all_inner_texts()
+    show(page, "output")
+    page.locator("[data-key=temperature]").fill("0.3")
+    show(page, "beam")
+    expect(page.locator(".range output").last).to_have_text("0.3")
+    assert page.locator(".node small").all_inner_texts() != before
+
+
 def test_forced_token_stays_and_the_search_continues_from_it(open_explorer: OpenExplorer) -> None:
     page = open_explorer("output")
     before = translation(page)
@@ -244,6 +288,23 @@ def test_tour_is_walked_by_keyboard(open_explorer: OpenExplorer) -> None:
         page.keyboard.press("Enter")
     expect(page.locator("#tour")).to_be_hidden()
     assert len(set(titles)) == TOUR_STEPS
+
+
+def test_skip_link_does_not_end_the_tour(open_explorer: OpenExplorer) -> None:
+    page = open_explorer("tour-2")
+    page.get_by_role("link", name="Skip to the view").press("Enter")
+    expect(page.locator("#title")).to_be_focused()
+    page.evaluate("new Promise((resolve) => setTimeout(resolve))")  # the event of the address
+    expect(page.locator("#tour")).to_be_visible()
+
+
+def test_error_after_the_start_is_shown(browser: Browser, site: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{site}/explorer.html")
+    expect(page.locator("#explorer")).to_be_visible()
+    page.evaluate("setTimeout(async () => { throw new Error('out of memory'); })")
+    expect(page.locator("#state")).to_have_text("The explorer cannot continue: out of memory")
+    page.close()
 
 
 def test_views_have_no_accessibility_problems(open_explorer: OpenExplorer) -> None:

@@ -1,7 +1,11 @@
 """The page of a web export in headless Chromium, from a server for static files."""
 
+import hashlib
 import json
+import os
+import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -176,6 +180,18 @@ def test_alternative_replaces_the_translation_of_its_sentence(page: Page) -> Non
     expect(choices.nth(1)).to_have_attribute("aria-pressed", "true")
 
 
+def test_alternative_has_its_own_alignment_and_moves_with_its_sentence(page: Page) -> None:
+    translate(page, "Where can I buy a ticket?")
+    page.locator(".word", has_text="kaufen").click()
+    page.locator("#choices button", has_text=re.compile(" mir ")).click()
+    chosen = "Wo kann ich mir eine Fahrkarte kaufen?"
+    expect(page.locator("#target")).to_have_text(chosen)
+    page.locator(".word", has_text="kaufen").hover()
+    expect(page.locator("#word")).to_have_text("kaufen: buy")
+    translate(page, "Thank you!\n\nWhere can I buy a ticket?")
+    expect(page.locator("#target")).to_have_text(f"Danke!\n\n{chosen}")
+
+
 # --- Network --------------------------------------------------------------------------------------
 
 
@@ -217,6 +233,16 @@ def test_page_works_offline_after_the_first_visit(
     assert problems == []
 
 
+def replace_heading(folder: Path) -> None:
+    """Write an export with another heading to a folder."""
+    before = (folder / "index.html").read_bytes()
+    after = before.replace(b"<h1>Translation</h1>", b"<h1>Second</h1>")
+    (folder / "index.html").write_bytes(after)
+    text = (folder / "files.js").read_text().replace('self.VERSION = "', 'self.VERSION = "2')
+    checksums = [hashlib.sha256(content).hexdigest() for content in (before, after)]
+    (folder / "files.js").write_text(text.replace(*checksums))
+
+
 WAIT_FOR_NEW_EXPORT = """async () => {
   const registration = await navigator.serviceWorker.getRegistration();
   while (!registration.waiting) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -230,13 +256,7 @@ def test_new_export_replaces_the_old_one_completely(
     folder = shutil.copytree(web_export, tmp_path / "site")
     site, problems = StaticServer(folder), []
     page = open_page(context, site.url, problems)
-    for name in "index.html", "files.js":
-        text = (folder / name).read_text()
-        text = text.replace("<h1>Translation</h1>", "<h1>Second</h1>")
-        text = text.replace('self.VERSION = "', 'self.VERSION = "2').replace(
-            '"index.html": "', '"index.html": "2'
-        )
-        (folder / name).write_text(text)
+    replace_heading(folder)
     page.reload()
     wait_for_model(page)
     expect(page.get_by_role("heading", level=1)).to_have_text("Translation")
@@ -249,6 +269,34 @@ def test_new_export_replaces_the_old_one_completely(
     page.reload()
     wait_for_model(page)
     assert problems == []
+
+
+INSTALL = """async () => {
+  const registration = await navigator.serviceWorker.getRegistration();
+  const installed = new Promise((resolve) => registration.addEventListener("updatefound", () => {
+    const { installing } = registration;
+    installing.addEventListener("statechange", () => resolve(installing.state));
+  }));
+  await registration.update();
+  return await installed;
+}"""
+
+
+def test_part_of_a_new_export_is_not_kept(
+    context: BrowserContext, web_export: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(web_export, tmp_path / "site")
+    site = StaticServer(folder)
+    page = open_page(context, site.url, [])
+    old = (folder / "index.html").read_bytes()
+    replace_heading(folder)
+    new = (folder / "index.html").read_bytes()
+    (folder / "index.html").write_bytes(old)  # not copied yet
+    assert page.evaluate(INSTALL) == "redundant"
+    (folder / "index.html").write_bytes(new)
+    os.utime(folder / "index.html", (time.time() + 60,) * 2)  # the server compares whole seconds
+    assert page.evaluate(INSTALL) == "installed"
+    site.stop()
 
 
 # --- Page -----------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 // Keeps the files of this folder, so that the page works offline after the first visit.
 //
 // A new export is loaded completely while the pages of the old one are open, and replaces it after
-// they are closed. So a page never mixes two exports.
+// they are closed. A file is kept only if it has the checksum of the export, because a server may have
+// only a part of a new export yet. So a page never mixes two exports.
 
 /* global CHECKSUMS, VERSION */
 
@@ -59,11 +60,21 @@ async function answer(name) {
   const kept = await cache.match(urlOf(name));
   if (kept) return kept;
   const response = await fetch(urlOf(name), { cache: "no-cache" });
-  if (response.ok) await keep(cache, name, response.clone());
+  // The page works without a kept file, for example if the disk is full.
+  await keep(cache, name, response.clone()).catch(() => {});
   return response;
 }
 
 async function keep(cache, name, response) {
   if (!response.ok) throw new Error(`${name}: the server answered ${response.status}`);
+  if (!(await isOfExport(name, response.clone()))) throw new Error(`${name}: of another export`);
   await cache.put(urlOf(name), response);
+}
+
+// Returns whether a file has its checksum. One that the server decompressed has none.
+async function isOfExport(name, response) {
+  if (name.endsWith(".gz") && response.headers.has("content-encoding")) return true;
+  const digest = await crypto.subtle.digest("SHA-256", await response.arrayBuffer());
+  const hex = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex === CHECKSUMS[name];
 }

@@ -241,7 +241,9 @@ function choiceElement(text, sentence) {
   Object.assign(button, { type: "button", textContent: text, lang: find("to").value });
   button.setAttribute("aria-pressed", String(text === sentence.translation));
   button.addEventListener("click", () => {
-    remembered.set(`${target()} ${sentence.text}`, { ...sentence, translation: text });
+    // The alignment and the place of the sentence belong to the text that is shown now.
+    remembered.set(`${target()} ${sentence.text}`, { translation: text, truncated: sentence.truncated });
+    request += 1; // a running translation still has the old one
     for (const each of find("choices").querySelectorAll("button"))
       each.setAttribute("aria-pressed", String(each === button));
     translateText();

@@ -1,4 +1,4 @@
-// The views: their order, their words, and where to read on in the paper and in the code.
+// The views: their order, their text, and their sections of the paper and functions of the code.
 
 import { crossAttention, decoderAttention, encoderAttention } from "./views/attention.js";
 import { beam } from "./views/beam.js";
@@ -55,7 +55,7 @@ export const VIEWS = [
     group: "Encoder",
     title: "Encoder self-attention",
     show: encoderAttention,
-    text: "Each source token collects information from all source tokens. A row of the matrix shows how one token divides its attention: the weights sum to 1. Every head has its own pattern.",
+    text: "Each source token collects information from all source tokens. A row of the matrix shows how one token divides its attention. Its weights sum to 1. Every head has its own pattern.",
     paper: ["3.2.1", "3.2.2", "3.2.3"],
     code: ["attention_weights", "EncoderLayer.call"],
   },
@@ -73,7 +73,7 @@ export const VIEWS = [
     group: "Decoder",
     title: "Cross-attention",
     show: crossAttention,
-    text: "Here the decoder reads the source: queries come from the translation, keys and values from the encoder output. Some heads find the word that is translated at this step.",
+    text: "Here the decoder reads the source. Queries come from the translation, keys and values from the encoder output. Some heads find the word that is translated at this step.",
     paper: ["3.2.3"],
     code: ["MultiHeadAttention.call", "Decoder.project_memory"],
   },
@@ -92,7 +92,7 @@ export const VIEWS = [
     title: "Residual stream",
     show: residual,
     controls: ["side"],
-    text: "Each sublayer adds its output to a vector per token, the residual stream. The curves show the length of this vector from the embedding to the last layer; the thick one is the selected token.",
+    text: "Each sublayer adds its output to a vector per token, the residual stream. The curves show the length of this vector from the embedding to the last layer. The thick curve is the selected token.",
     paper: ["3.1", "5.4"],
     code: ["Residual.add", "FeedForward.call", "LayerNorm.call"],
   },
@@ -102,7 +102,7 @@ export const VIEWS = [
     title: "Next-token probabilities",
     show: output,
     controls: ["temperature"],
-    text: "The last hidden state is compared with the embedding of every token, and the softmax turns the results into probabilities. A low temperature sharpens them, a high one flattens them.",
+    text: "The last hidden state is compared with the embedding of every token. The softmax turns the results into probabilities. A low temperature sharpens them, and a high temperature flattens them.",
     paper: ["3.4"],
     code: ["Embedding.logits", "OutputProjection.logits"],
   },
@@ -111,7 +111,7 @@ export const VIEWS = [
     group: "Output",
     title: "Why this word",
     show: why,
-    text: "Select a token of the translation, above. The view shows the tokens that it read from, and its alternatives.",
+    text: "Select a token of the translation, above. The view shows the tokens that this step attended to, and other tokens it could have chosen.",
     paper: ["3.2.3"],
     code: ["Transformer.call_with_attention"],
   },
@@ -121,7 +121,7 @@ export const VIEWS = [
     title: "Beam search",
     show: beam,
     controls: ["beamSize", "alpha", "temperature"],
-    text: "The search keeps the most probable hypotheses, not only one. Each column is a step; its candidates are sorted by probability. Select a node to see its hypothesis, or to force another token.",
+    text: "The search keeps the most probable hypotheses, not only one. Each column is a step. Its candidates are sorted by probability. Select a node to see its hypothesis, or to force another token.",
     paper: ["6.1"],
     code: ["beam_search", "length_penalty", "_can_improve"],
   },

@@ -122,6 +122,7 @@ class Explorer {
   }
 
   async continueSearch(steps) {
+    if (!this.search) return; // the sentence changed before the search started
     const { version } = this;
     const { settings } = this.search;
     this.isSearching = true;
@@ -147,7 +148,10 @@ class Explorer {
 
   tune(changes) {
     Object.assign(this.state, changes);
-    if (this.state.view !== "beam") return this.drawView();
+    if (this.state.view !== "beam") {
+      this.search = null; // it had other settings
+      return this.drawView();
+    }
     clearTimeout(this.tuning);
     this.tuning = setTimeout(() => this.startSearch(), TUNING_PAUSE);
   }
@@ -250,6 +254,7 @@ class Explorer {
     const [name] = new URLSearchParams(location.hash.slice(1)).keys();
     const number = Number(/^tour-(\d+)$/.exec(name)?.[1]);
     if (TOUR[number - 1]) return this.openTour(number);
+    if (find(name)) return undefined; // a place in the page, such as that of the skip link
     this.state.tour = null;
     this.drawTour();
     this.waits = false;
@@ -372,12 +377,18 @@ async function start() {
   colorScheme.addEventListener("change", () => explorer.draw());
   find("code-close").addEventListener("click", () => find("code-dialog").close());
   await explorer.setText(text);
+  addEventListener("unhandledrejection", ({ reason }) => showError(`The explorer cannot continue: ${reason.message}`));
   find("state").hidden = true;
   find("explorer").hidden = false;
   await explorer.open();
 }
 
+function showError(message) {
+  find("state").hidden = false;
+  find("state").textContent = message;
+}
+
 start().catch((error) => {
-  find("state").textContent = `The explorer cannot start: ${error.message}`;
+  showError(`The explorer cannot start: ${error.message}`);
   throw error;
 });

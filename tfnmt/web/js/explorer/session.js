@@ -22,7 +22,6 @@ export class Session {
   constructor(model, card, tokenizer) {
     Object.assign(this, { model, card });
     this.codec = new Translator(null, tokenizer, card); // encodes and decodes only
-    this.distributions = new Map();
     const { decoding } = card.config;
     this.defaults = { beamSize: decoding.beam_size, alpha: decoding.length_penalty, temperature: 1 };
   }
@@ -44,11 +43,14 @@ export class Session {
     this.masked = ids.map((id, index) => (hidden.has(index) ? PAD : id));
     // Whether the search of the file translates the same source.
     this.isInFile = hidden.size === 0 && (!truncated || limit === longest);
-    this.distributions.clear();
+    this.distributions = new Map(); // a search of the sentence before may still fill the old one
   }
 
   // Returns the ids of a text as a translation, EOS included.
-  encodeTranslation = (text) => this.codec.encode(text, LONGEST).ids;
+  encodeTranslation = (text) => {
+    const { max_source_length: source, max_translation_length: translation } = this.card.limits;
+    return this.codec.encode(text, Math.min(LONGEST, Math.max(source, translation))).ids;
+  };
 
   // Returns the tensors of the sentence with this translation, without their batch dimension.
   async inspect(target) {
@@ -87,12 +89,14 @@ export class Session {
   }
 
   // Returns the translation as ids. The search of the file is faster, and knows the default settings.
+  // Another search stops when another sentence is opened.
   async translate(settings, prefix) {
     if (this.source.length < 2) return [EOS];
     if (this.isDefault(settings, prefix) && this.isInFile)
       return (await this.model.translate(this.text, this.language)).ids;
+    const { distributions } = this;
     let search = await this.start(settings, prefix);
-    while (!search.isDone) search = await this.step(search);
+    while (!search.isDone && distributions === this.distributions) search = await this.step(search);
     return tokensOf(search, bestOf(search));
   }
 
@@ -109,13 +113,17 @@ export class Session {
   // Returns the log probabilities of the token after these tokens. A longer hypothesis that begins
   // with them may be given: one run then yields the distributions of all its positions.
   async distribution(tokens, longer = tokens) {
+    const { distributions } = this;
     const key = String(tokens);
-    if (!this.distributions.has(key)) {
+    if (!distributions.has(key)) {
       const { log_probs: rows } = await this.inspect([...longer, EOS]);
-      for (let length = 0; length <= longer.length; length += 1)
-        this.distributions.set(String(longer.slice(0, length)), rows.at(length).data);
+      for (let length = 0; length <= longer.length; length += 1) {
+        const prefix = String(longer.slice(0, length));
+        // A copy, because a row that shares the memory of its tensor keeps all of its rows.
+        if (!distributions.has(prefix)) distributions.set(prefix, rows.at(length).data.slice());
+      }
     }
-    return this.distributions.get(key);
+    return distributions.get(key);
   }
 
   distributionAfter = (tokens) => this.distributions.get(String(tokens));

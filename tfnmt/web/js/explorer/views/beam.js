@@ -111,7 +111,7 @@ function moveInTree(event, { nodes }, selected, act) {
 const OUTCOMES = {
   live: "is live: it stays in the beam",
   finished: "is finished",
-  pruned: "was pruned: others were more probable, or the search ended",
+  pruned: "was pruned, because others were more probable or the search ended",
   truncated: "reached the length limit",
 };
 

@@ -25,8 +25,8 @@ export function tokens({ source, target, targetIn, tensors, state, act }) {
       {},
       "Mean loss: ",
       make("strong", {}, mean.toFixed(3)),
-      ` per token. Its exponential is the perplexity, ${Math.exp(mean).toFixed(2)}: on average, the model is as unsure `,
-      "as between that many equally likely tokens. Training makes the loss small for millions of such examples.",
+      ` per token. Its exponential is the perplexity, ${Math.exp(mean).toFixed(2)}. On average, the model is as unsure `,
+      "as if it chose between that many equally likely tokens. Training makes the loss small for all of its examples.",
     ),
     translationForm(act),
   ];

@@ -34,7 +34,7 @@ export function why({ source, target, targetIn, tensors, state, pieceOf, act }) 
       panel("Source tokens attended to", weightBars(source, cross, "source")),
       panel("Earlier translation attended to", weightBars(targetIn.slice(0, step + 1), self, "target")),
       panel(
-        "It could have been",
+        "Other probable tokens",
         make(
           "ol",
           { className: "bars" },
@@ -58,8 +58,8 @@ export function why({ source, target, targetIn, tensors, state, pieceOf, act }) 
     make(
       "p",
       { className: "quiet" },
-      "Weights are the average over the heads of the last layer. They show where the step read from. They do not ",
-      "prove that it decided by these tokens: the encoder has already mixed information between positions.",
+      "Weights are the average over the heads of the last layer. They show which positions the step attended to. They do ",
+      "not prove that these tokens decided it, because the encoder has already mixed information between positions.",
     ),
   ];
 }
