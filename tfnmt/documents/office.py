@@ -96,8 +96,10 @@ class Control:
         """Append a copy without content; return the element for it. Only the first has its id."""
         control = etree.SubElement(parent, self.element.tag)
         control.extend(deepcopy(child) for child in self.element if child.tag != CONTENT)
-        for number in list(control.iterfind(f"*/{WORD}id")) if again else ():
-            number.getparent().remove(number)
+        if again:
+            for properties in control:
+                for number in properties.findall(f"{WORD}id"):
+                    properties.remove(number)
         return etree.SubElement(control, CONTENT)
 
 
