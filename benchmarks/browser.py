@@ -6,7 +6,7 @@ Exports a LiteRT model as a web page and serves it. Prints a JSON line: the tran
 the milliseconds from opening the page until the model has translated a first sentence (median of
 three new browser profiles), the median milliseconds of a sentence in the page and in the engine,
 one thread each, and the number of equal translations. Page and engine take turns, ten sentences at
-a time. --words selects the sentences with so many words.
+a time. --words selects the sentences with this number of words.
 """
 
 import json
@@ -62,7 +62,7 @@ Timed = tuple[str, float]
 
 
 class StaticServer:
-    """A server for static files. It compresses nothing, and counts what it sends."""
+    """A server for static files, which counts the bytes that it sends."""
 
     def __init__(self, folder: Path) -> None:
         """Serve a folder on a free port of this machine."""
@@ -111,18 +111,23 @@ def main(values: Any, positional: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "web"
         export_web(version, find_litertjs(None), folder)
+        server = StaticServer(folder)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            print(
-                json.dumps(_measure(browser, folder, LiteRTModel(version, 1), texts, values.target))
-            )
+            result = _measure(browser, server, LiteRTModel(version, 1), texts, values.target)
             browser.close()
+        server.stop()
+    print(json.dumps(result))
 
 
 def _measure(
-    browser: Browser, folder: Path, model: LiteRTModel, texts: Sequence[str], target: str | None
+    browser: Browser,
+    server: StaticServer,
+    model: LiteRTModel,
+    texts: Sequence[str],
+    target: str | None,
 ) -> dict[str, Any]:
-    ready = [_open(browser, folder) for _ in range(PROFILES)]
+    ready = [_open(browser, server) for _ in range(PROFILES)]
     page = ready[-1][0]
     pairs: list[tuple[Timed, Timed]] = []
     page.evaluate(TRANSLATE, [texts[:TURN], target])  # WebAssembly is compiled again when it is hot
@@ -143,13 +148,13 @@ def _measure(
     }
 
 
-def _open(browser: Browser, folder: Path) -> tuple[Page, float, int]:
+def _open(browser: Browser, server: StaticServer) -> tuple[Page, float, int]:
     """Open the page in a new profile; return it, milliseconds until it is ready, and bytes sent."""
-    server = StaticServer(folder)
+    before = server.sent
     page = browser.new_page()
     page.goto(server.url)
     page.wait_for_selector("html[data-ready]", timeout=LOAD_TIMEOUT)
-    return page, float(page.get_attribute("html", "data-ready") or 0), server.sent
+    return page, float(page.get_attribute("html", "data-ready") or 0), server.sent - before
 
 
 def _translate(model: LiteRTModel, text: str, target: str | None) -> Timed:

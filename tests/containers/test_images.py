@@ -1,4 +1,4 @@
-"""The images contain what they need, and nothing that helps an attacker."""
+"""The images contain the files that they need, and no setuid file or secret."""
 
 import os
 import re
