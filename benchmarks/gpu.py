@@ -33,7 +33,7 @@ from absl import flags
 
 from benchmarks.report import table
 from tfnmt.cli import define_data_dir, run_command
-from tfnmt.errors import UsageError
+from tfnmt.errors import UsageError, graph_error_reason
 from tfnmt.progress import log
 
 Line = dict[str, Any]
@@ -252,15 +252,9 @@ def run(measurement: Measurement) -> Iterator[Line]:
 
 
 def _reason(stderr: str) -> str:
-    """Return the reason of an error: for TensorFlow's, the first line after the place of the node.
-
-    Otherwise it is the last line.
-    """
-    lines = [line for line in stderr.splitlines() if line[:1].strip()]
-    places = [number for number, line in enumerate(lines) if line.startswith("Detected at node")]
-    after = lines[places[-1] + 1 :] if places else []
-    reason = after[0] if after else "".join(lines[-1:])
-    return reason[:200].replace("|", "/")
+    """Return the reason of an error: TensorFlow's, otherwise the last line."""
+    last = "".join(stderr.strip().splitlines()[-1:])
+    return (graph_error_reason(stderr) or last)[:200].replace("|", "/")
 
 
 def _doctor() -> Line:

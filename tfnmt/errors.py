@@ -33,3 +33,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `did you mean X? ` for the known name most similar to `name`, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]}? " if close else ""
+
+
+def graph_error_reason(text: str) -> str:
+    """Return the reason in the text of a TensorFlow error, or an empty string.
+
+    TensorFlow writes `Graph execution error:`, the place where the node was defined, and only then
+    the reason.
+    """
+    lines = [line for line in text.splitlines() if line[:1].strip()]
+    places = [number for number, line in enumerate(lines) if line.startswith("Detected at node")]
+    return "".join(lines[places[-1] + 1 :][:1]) if places else ""

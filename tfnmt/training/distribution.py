@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.cluster_resolver.slurm_cluster_resolver import expand_hostlist
 
 from tfnmt.data.batching.batches import Batches
-from tfnmt.errors import UserError
+from tfnmt.errors import UserError, graph_error_reason
 from tfnmt.runtime import cluster
 from tfnmt.runtime.startup import PARALLEL_STREAMS
 
@@ -82,9 +82,10 @@ def report_lost_worker() -> Iterator[None]:
     try:
         yield
     except LOST as error:
+        reason = graph_error_reason(error.message) or error.message.splitlines()[0]
         raise UserError(
-            f"TF_CONFIG: another worker was lost ({error.message.splitlines()[0][:120]}); start "
-            "the same command on all workers again to resume from the last checkpoint"
+            f"TF_CONFIG: another worker was lost ({reason[:120]}); start the same command on all "
+            "workers again to resume from the last checkpoint"
         ) from error
 
 
