@@ -1,11 +1,13 @@
 """Measure the preparation and the input pipeline of a corpus of WMT size.
 
     python -m benchmarks.data [--pairs=4500000] [--data_dir=data] [--work_dir=D]
+        [--max_words=43] [--task=prepare --task=start --task=pipeline] [--workers=2]
 
-Makes English-German pairs with about 25 words per side by concatenating sentences of tatoeba,
-multi30k and newstest2013. Prepares them with the tfnmt commands, and reads batches as training
-does. Prints one JSON line per measurement. Memory is the sum over a command and its child
-processes.
+Makes English-German pairs by concatenating sentences of tatoeba, multi30k and newstest2013. By
+default, they have about 25 words per side. Prepares them with the tfnmt commands, and reads batches
+as training does. With --workers, workers of Ray prepare them again. Prints one JSON line per
+measurement. peak_resident_mb is the memory of a command and all its child processes,
+largest_process_mb that of the largest one.
 """
 
 import json
@@ -36,8 +38,8 @@ from tfnmt.runtime.files import atomic_path
 
 LANGUAGES = ("en", "de")
 SOURCES = ("tatoeba/de-en/train", "multi30k/train", "wmt14/de-en/newstest2013")
-WORDS = (5, 43)
-"""Range of a pair's length: a uniform random number of English words, about 25 on average."""
+MIN_WORDS = 5
+"""English words of the shortest pair. The number of words is uniform up to --max_words."""
 
 VOCABULARY = 37_000
 BPE_DROPOUTS = (0.0, 0.1)
@@ -50,6 +52,17 @@ STEPS = 20
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_integer("pairs", 4_500_000, "pairs to prepare", 1, flag_values=FLAGS)
+flags.DEFINE_integer("max_words", 43, "words of the longest pair", MIN_WORDS, flag_values=FLAGS)
+flags.DEFINE_multi_enum(
+    "task",
+    ["prepare", "start", "pipeline"],
+    ["prepare", "start", "pipeline"],
+    "what to measure; start and pipeline use the corpus of prepare",
+    flag_values=FLAGS,
+)
+flags.DEFINE_integer(
+    "workers", 0, "also prepare with this many workers of Ray", 0, flag_values=FLAGS
+)
 flags.DEFINE_string("work_dir", None, "folder that keeps the corpus", flag_values=FLAGS)
 define_data_dir(FLAGS)
 
@@ -59,18 +72,26 @@ def main(values: Any, positional: list[str]) -> None:
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     with tempfile.TemporaryDirectory() as temporary:
-        text = Path(values.work_dir or temporary) / f"{values.pairs}-pairs"
+        text = Path(values.work_dir or temporary) / f"{values.pairs}-pairs-{values.max_words}"
         if not text.is_dir():
             with atomic_path(text) as temporary_path:
-                _make_corpus(temporary_path, values.pairs, data_folder(values.data_dir))
+                _make_corpus(
+                    temporary_path, values.pairs, values.max_words, data_folder(values.data_dir)
+                )
         # With an existing cache, the commands would have nothing to prepare.
         experiment = Experiment(text, Path(temporary) / "cache")
-        _measure_prepare(experiment, values.pairs)
-        _measure_start(experiment)
-        _measure_pipeline(experiment)
+        if "prepare" in values.task:
+            _measure_prepare(experiment, values.pairs, "local")
+        if "start" in values.task:
+            _measure_start(experiment)
+        if "pipeline" in values.task:
+            _measure_pipeline(experiment)
+        if values.workers:
+            other = experiment._replace(cache=Path(temporary) / "other")
+            _measure_prepare(other, values.pairs, "ray", f"--workers={values.workers}")
 
 
-def _make_corpus(folder: Path, count: int, data_dir: Path) -> None:
+def _make_corpus(folder: Path, count: int, max_words: int, data_dir: Path) -> None:
     """Write big.en and big.de for training, and dev.en and dev.de for validation."""
     sentences = []
     for stem in SOURCES:
@@ -82,16 +103,19 @@ def _make_corpus(folder: Path, count: int, data_dir: Path) -> None:
             (folder / f"{stem}.en").open("w", encoding="utf-8") as english,
             (folder / f"{stem}.de").open("w", encoding="utf-8") as german,
         ):
-            for pair in progress_bar(_pairs(sentences, number), f"making {stem}", "pairs", number):
+            pairs = _pairs(sentences, number, max_words)
+            for pair in progress_bar(pairs, f"making {stem}", "pairs", number):
                 english.write(f"{pair[0]}\n")
                 german.write(f"{pair[1]}\n")
 
 
-def _pairs(sentences: list[tuple[str, str]], count: int) -> Iterator[tuple[str, str]]:
+def _pairs(
+    sentences: list[tuple[str, str]], count: int, max_words: int
+) -> Iterator[tuple[str, str]]:
     """Yield pairs, each of which concatenates random sentences."""
     generator = random.Random(count)
     for _ in range(count):
-        goal, words, chosen = generator.randint(*WORDS), 0, []
+        goal, words, chosen = generator.randint(MIN_WORDS, max_words), 0, []
         while words < goal:
             chosen.append(sentences[int(generator.random() * len(sentences))])
             words += chosen[-1][0].count(" ") + 1
@@ -123,31 +147,50 @@ class Experiment(NamedTuple):
         return build_config({"data": text | data, "tokenizer": {"vocab_size": VOCABULARY}})
 
 
-def _measure_prepare(experiment: Experiment, pairs: int) -> None:
-    seconds, peak = _watch("tfnmt.prepare", experiment.flags(), until=None)
-    _print("prepare", pairs=pairs, seconds=round(seconds, 1), peak_resident_mb=peak)
+def _measure_prepare(experiment: Experiment, pairs: int, executor: str, *arguments: str) -> None:
+    command = [*experiment.flags(), f"--executor={executor}", *arguments]
+    found = _watch("tfnmt.prepare", command, until=None)
+    _print(
+        "prepare",
+        executor=executor,
+        pairs=pairs,
+        pairs_per_second=round(pairs / found.seconds),
+        **found.fields(),
+    )
 
 
 def _measure_start(experiment: Experiment) -> None:
     """Measure from the start of `train` to its last log line before the first batch."""
     with tempfile.TemporaryDirectory() as run_dir:
         small = [f"--run_dir={run_dir}/run", "--set=training.max_steps=1", "--set=model.d_model=64"]
-        seconds, peak = _watch("tfnmt.train", experiment.flags() + small, until="batches per epoch")
-    _print("start", seconds=round(seconds, 1), peak_resident_mb=peak)
+        found = _watch("tfnmt.train", experiment.flags() + small, until="batches per epoch")
+    _print("start", **found.fields())
 
 
-def _watch(module: str, arguments: list[str], until: str | None) -> tuple[float, int]:
-    """Run a command until it logs a text, or to its end.
+class Watched(NamedTuple):
+    """Time and peak memory of a command."""
 
-    Returns:
-        Seconds, and the peak of resident memory in MB.
-    """
+    seconds: float
+    megabytes: int  # of all processes together
+    largest_megabytes: int  # of one process
+
+    def fields(self) -> dict[str, float]:
+        """Return the fields of a JSON line."""
+        return {
+            "seconds": round(self.seconds, 1),
+            "peak_resident_mb": self.megabytes,
+            "largest_process_mb": self.largest_megabytes,
+        }
+
+
+def _watch(module: str, arguments: list[str], until: str | None) -> Watched:
+    """Run a command until it logs a text, or to its end."""
     start = time.perf_counter()
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as p:
-        peaks = [0]
+        peaks = [(0, 0)]
         ended = threading.Event()
         watcher = threading.Thread(target=_watch_memory, args=(p.pid, peaks, ended))
         watcher.start()
@@ -165,14 +208,14 @@ def _watch(module: str, arguments: list[str], until: str | None) -> tuple[float,
             ended.set()
             watcher.join()
             p.kill()
-    return seconds, peaks[0]
+    return Watched(seconds, *(max(peak) for peak in zip(*peaks, strict=True)))
 
 
-def _watch_memory(pid: int, peaks: list[int], ended: threading.Event) -> None:
+def _watch_memory(pid: int, peaks: list[tuple[int, int]], ended: threading.Event) -> None:
+    """Add the memory of all processes, and of the largest one, in MB, until the end."""
     while not ended.wait(0.2):
-        peaks[0] = max(
-            peaks[0], sum(_status(process, "VmRSS") for process in _process_tree(pid)) // 1024
-        )
+        sizes = [_status(process, "VmRSS") // 1024 for process in _process_tree(pid)]
+        peaks.append((sum(sizes), max(sizes)))
 
 
 def _process_tree(pid: int) -> list[int]:

@@ -270,8 +270,9 @@ def test_validation_pairs_with_an_empty_side_are_reported(
 
 @pytest.mark.slow
 def test_measured_batch_size_is_kept_when_the_run_is_resumed(
-    train_toy: Train, capsys: pytest.CaptureFixture[str]
+    train_toy: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("tfnmt.training.batch_size.MAX_PADDED_TOKENS", 2048)  # a fast step
     run = train_toy(data__batch_tokens="auto", training__max_steps=1)
     batch_tokens = run.config().data.batch_tokens
     assert f"data.batch_tokens={batch_tokens}\n" in capsys.readouterr().err
