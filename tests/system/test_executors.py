@@ -102,6 +102,22 @@ def test_translations_are_those_of_the_local_executor(
     assert "150 lines in" in printed
 
 
+def test_translations_of_any_number_of_workers_are_equal(
+    call: Call, source: Path, tmp_path: Path
+) -> None:
+    model = ("--model=tatoeba-en-de-fr-es", "--source=en", "--target=de")
+    given = (*model, f"--input={source}", "--shard_lines=16", "--scores")
+    call(translate, *given, f"--output={tmp_path / 'local'}")
+    for workers in (1, 4):
+        output = tmp_path / f"{workers}"
+        done = run(
+            "translate", *given, f"--output={output}", "--executor=ray", f"--workers={workers}"
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"Ray: {workers} worker(s)" in done.stderr
+        assert output.read_bytes() == (tmp_path / "local").read_bytes()
+
+
 def test_scores_of_a_folder_are_those_of_the_local_executor(
     call: Call, tiny_run: Path, address: str, tmp_path: Path
 ) -> None:
