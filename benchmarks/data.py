@@ -212,7 +212,7 @@ def _watch(module: str, arguments: list[str], until: str | None) -> Watched:
 
 
 def _watch_memory(pid: int, peaks: list[tuple[int, int]], ended: threading.Event) -> None:
-    """Add the memory of all processes, and of the largest one, in MB, until the end."""
+    """Append the memory of all processes, and of the largest one, in MB, until `ended` is set."""
     while not ended.wait(0.2):
         sizes = [_status(process, "VmRSS") // 1024 for process in _process_tree(pid)]
         peaks.append((sum(sizes), max(sizes)))

@@ -252,9 +252,10 @@ def run(measurement: Measurement) -> Iterator[Line]:
 
 
 def _reason(stderr: str) -> str:
-    """Return the reason of an error: TensorFlow's, otherwise the last line."""
-    last = "".join(stderr.strip().splitlines()[-1:])
-    return (graph_error_reason(stderr) or last)[:200].replace("|", "/")
+    """Return the reason of an error: TensorFlow's, otherwise the last line without indent."""
+    lines = [line for line in stderr.splitlines() if line[:1].strip()]
+    reason = graph_error_reason(stderr) or "".join(lines[-1:])
+    return reason[:200].replace("|", "/")
 
 
 def _doctor() -> Line:

@@ -48,9 +48,9 @@ def main(values: Any, positional: list[str]) -> None:
     """Print the measurements and the table."""
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
-    indexed = _measured(measure_index, values.lines)
-    _measured(measure_run, values.shards, 0)
-    runs = [_measured(measure_run, values.shards, int(count)) for count in values.workers]
+    indexed = measure_in_process(measure_index, values.lines)
+    measure_in_process(measure_run, values.shards, 0)
+    runs = [measure_in_process(measure_run, values.shards, int(count)) for count in values.workers]
     slowest = max(run["seconds"] for run in runs) / values.shards
     bytes_per_shard = max(0.0, indexed["peak_mb"] - indexed["start_mb"]) / values.lines
     print(f"{'lines':>15} {'shards':>8} {'index, s':>9} {'driver, s':>10} {'shards, MB':>11}")
@@ -61,7 +61,7 @@ def main(values: Any, positional: list[str]) -> None:
         print("{:>15,} {:>8,} {:>9.1f} {:>10.1f} {:>11.2f}".format(*row))
 
 
-def _measured(function: Any, *arguments: int) -> dict[str, Any]:
+def measure_in_process(function: Any, *arguments: int) -> dict[str, Any]:
     """Run a measurement in a new process, print it and return it."""
     with get_context("spawn").Pool(1) as pool:
         found: dict[str, Any] = pool.apply(function, arguments)

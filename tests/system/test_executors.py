@@ -102,7 +102,7 @@ def test_translations_are_those_of_the_local_executor(
     assert "150 lines in" in printed
 
 
-def test_translations_of_any_number_of_workers_are_equal(
+def test_one_and_four_workers_write_the_lines_of_the_local_executor(
     call: Call, source: Path, tmp_path: Path
 ) -> None:
     model = ("--model=tatoeba-en-de-fr-es", "--source=en", "--target=de")
