@@ -21,6 +21,11 @@ class _Status(io.TextIOWrapper):
         with suppress(OSError):
             super().flush()
 
+    def close(self) -> None:
+        """Close the stream, which writes what is left."""
+        with suppress(OSError):
+            super().close()
+
 
 def open_standard_streams() -> None:
     """Open closed standard streams on the null device, and ignore failures of stdout and stderr.

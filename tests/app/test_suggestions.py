@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def suggestion(correction: str = "c", source: str = "en", target: str = "de") ->
 
 def rows(file: Path) -> list[Any]:
     columns = ", ".join(Suggestion._fields)
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database:
         return database.execute(f"SELECT {columns} FROM suggestion ORDER BY id").fetchall()
 
 
@@ -258,7 +259,7 @@ def command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 def test_command_exports_while_the_application_writes(file: Path) -> None:
     store = SuggestionStore(file, 1)
     store.add(suggestion("Ä"))
-    with sqlite3.connect(file) as writer:
+    with closing(sqlite3.connect(file)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         done = command("export", f"--database={file}")
     assert (done.stdout, done.stderr, done.returncode) == ("en\tde\na\tÄ\n", "", 0)
