@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.fuzz.damage import EDITS, KINDS, Edit, damage, edited
 from tfnmt.config import Config, TokenizerConfig, build_config, dump_config
 from tfnmt.data.corpora.catalog import open_corpus
 from tfnmt.data.preparation.prepared import Prepared, prepare
@@ -21,22 +22,7 @@ from tfnmt.loading.bundles import license_title, unpack_bundle
 from tfnmt.runs.checkpoints import WEIGHTS, check_weights, is_complete
 from tfnmt.runs.run import Run, newest_finished_run
 
-Edit = tuple[int, int, bytes]
-"""A position modulo the length, the number of bytes removed there, and the bytes put there."""
-
-EDITS = st.lists(
-    st.tuples(st.integers(0, 2**16), st.sampled_from([0, 1, 2, 8, 2**20]), st.binary(max_size=16)),
-    min_size=1,
-    max_size=3,
-)
 WORDS = ["rest sets", "test trees", "the dog sees every cat", "der Hund sieht jede Katze"]
-
-
-def edited(content: bytes, edits: list[Edit]) -> bytes:
-    for position, removed, added in edits:
-        start = position % (len(content) + 1)
-        content = content[:start] + added + content[start + removed :]
-    return content
 
 
 @pytest.fixture(scope="module")
@@ -115,23 +101,7 @@ def use(run: Run) -> None:
             read()
 
 
-def damage(path: Path, kind: str, edits: list[Edit]) -> None:
-    """Edit, remove or replace a file or a folder."""
-    if kind == "edit" and path.is_file():
-        path.write_bytes(edited(path.read_bytes(), edits))
-        return
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-    if kind == "folder":
-        path.mkdir(parents=True)
-    elif kind in ("file", "edit"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(edited(b"", edits))
-
-
-@given(st.sampled_from(FILES), st.sampled_from(["edit", "file", "folder", "remove"]), EDITS)
+@given(st.sampled_from(FILES), KINDS, EDITS)
 @example("averaged", "file", [(0, 0, b"")])
 @example("averaged/00000100", "file", [(0, 0, b"")])
 @example(f"averaged/00000100/{WEIGHTS}", "folder", [(0, 0, b"")])
@@ -219,7 +189,7 @@ PREPARED = (
 
 @given(
     st.sampled_from(PREPARED),
-    st.sampled_from(["edit", "file", "folder", "remove"]),
+    KINDS,
     EDITS,
     st.booleans(),
 )

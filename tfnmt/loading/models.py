@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ConfigDict
+
 from tfnmt.config import Config, SamplingConfig, build_config, merge
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.litert.files import GRAPHS, TOKENIZER
@@ -358,12 +360,36 @@ def _is_export(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (SAVED_MODEL, GRAPHS))
 
 
+class _TrainingData(BaseModel):
+    corpus: str
+    license: str
+
+
+class _Card(BaseModel):
+    """The fields of a model card that commands read."""
+
+    model_config = ConfigDict(strict=True)
+
+    source: str
+    target: str
+    directions: list[str] = []
+    targets: list[str] = []
+    run: str
+    step: int
+    created: str | None = None
+    training_data: _TrainingData
+    versions: dict[str, str]
+    config: dict[str, Any]
+    weights: str | None = None
+    averaged_steps: list[int] | None = None
+    quantization: str | None = None
+
+
 def _read_card(version: Path) -> dict[str, Any]:
     path = version / (CARD.name if (version / GRAPHS).is_file() else CARD)
     try:
         card: dict[str, Any] = parse_json(path.read_bytes())
-        build_config(card["config"])
-        int(card["step"])
-    except (OSError, ValueError, LookupError, TypeError, OverflowError, UserError) as error:
+        build_config(_Card.model_validate(card).config)
+    except (OSError, ValueError, UserError) as error:
         raise UserError(f"{path}: missing or invalid model card; export the run again") from error
     return card

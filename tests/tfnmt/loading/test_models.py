@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 
 from tfnmt.errors import UserError
 from tfnmt.loading.bundles import run_files
-from tfnmt.loading.models import find_model, find_run
+from tfnmt.loading.models import CARD, find_model, find_run
 from tfnmt.runs.run import Run
 
 
@@ -44,26 +45,37 @@ def test_damaged_export_is_reported(tiny_export: Path, tmp_path: Path, part: str
         find_model(str(folder), {}).load()
 
 
-@pytest.mark.parametrize(
-    "card",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"config": {}}',
-        '{"config": {}, "step": "x"}',
-        '{"config": {}, "step": 1e999}',
-        '{"config": {"model": 1}, "step": 1}',
-        "[" * 99999,
-    ],
-)
-def test_export_without_a_valid_card_is_reported(tmp_path: Path, card: str) -> None:
-    path = tmp_path / "1" / "assets.extra" / "model_card.json"
+@pytest.mark.parametrize("content", ["", "[]", "{}", "[" * 99999])
+def test_export_without_a_card_is_reported(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "1" / CARD
     path.parent.mkdir(parents=True)
-    path.write_text(card)
+    path.write_text(content)
     (tmp_path / "1" / "saved_model.pb").touch()
     with pytest.raises(UserError, match=rf"^{path}: .*invalid model card"):
         find_model(str(tmp_path), {})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config": None},
+        {"config": {"model": 1}},
+        {"step": "x"},
+        {"step": float("inf")},
+        {"targets": None},
+        {"targets": [1]},
+        {"training_data": {"corpus": "toy"}},
+        {"versions": {"tfnmt": 1}},
+    ],
+)
+def test_invalid_card_is_reported(
+    tiny_export: Path, tmp_path: Path, change: dict[str, object]
+) -> None:
+    folder = Path(shutil.copytree(tiny_export, tmp_path / "export"))
+    path = folder / "1" / CARD
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(UserError, match=rf"^{path}: .*invalid model card"):
+        find_model(str(folder), {})
 
 
 def test_file_as_model_is_refused(tmp_path: Path) -> None:
