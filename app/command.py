@@ -14,6 +14,14 @@ from app.streams import open_standard_streams
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are exceptions."""
 
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        """Parse arguments; raise a UsageError if one is invalid."""
+        for argument in arguments:
+            name, _, value = argument.partition("=")
+            if value == "--":  # before Python 3.13, argparse drops this value
+                self.error(f"argument {name}: expected one argument")
+        return self.parse_args(arguments)
+
     def error(self, message: str) -> None:  # type: ignore[override]
         """Raise a UsageError."""
         raise UsageError(f"{message}; see --help")

@@ -101,7 +101,7 @@ def parse(
     Raises:
         UsageError: A flag is invalid.
     """
-    flags = make_parser().parse_args(arguments)
+    flags = make_parser().parse(arguments)
     if not flags.backend:
         flags.model = flags.model or list(default_models)
     if not flags.model and not flags.backend:
@@ -147,7 +147,7 @@ def parse(
     )
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """Create the parser of the command line."""
     parser = Parser(
         prog="python -m app",

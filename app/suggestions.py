@@ -207,7 +207,7 @@ def main(arguments: list[str]) -> None:
     Raises:
         UserError: A flag is invalid, or the database or stdout has an error.
     """
-    flags = make_parser().parse_args(arguments)
+    flags = make_parser().parse(arguments)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader such as head may stop early
     # Unlike sys.stdout, its buffer reports errors.
     output = sys.stdout.buffer

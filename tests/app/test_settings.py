@@ -39,6 +39,7 @@ def test_backend_is_named_by_flag_or_model(url: str) -> None:
         (["--backend=host:8501/v1/models/en_de"], "http://"),
         (["--model=a", "--nosuch"], "--nosuch"),
         (["--model=a", "--port=x"], "--port"),
+        (["--model=a", "--port=--"], "--port: expected one argument"),
         (["--model=a", "--port=-1"], "--port"),
         (["--model=a", "--port=70000"], "--port"),
         (["--model=a", "--deadline=0"], "--deadline"),
