@@ -70,9 +70,10 @@ class Podman:
 
     def attempt(self, *command: object, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command with the configuration."""
+        # A container without memory leaves a file `oom` in the working folder.
+        defaults = {"cwd": self._folder, "env": self._environment, "text": True}
         return subprocess.run(
-            [str(word) for word in command],
-            **{"capture_output": True, "text": True, "env": self._environment, **options},
+            [str(word) for word in command], **{"capture_output": True, **defaults, **options}
         )
 
     def inspect(self, name: str) -> dict[str, Any]:
