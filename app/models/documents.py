@@ -7,6 +7,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -25,6 +26,10 @@ MAX_PER_CLIENT = 5
 
 PARALLEL = 2
 """Documents that are read, and that are translated, at the same time. The others wait."""
+
+reading_threads = ThreadPoolExecutor(PARALLEL, "documents")
+"""Threads of their own, because a thread cannot be stopped: documents that take too long to read do
+not occupy those of other requests."""
 
 logger = logging.getLogger("app")
 
@@ -101,11 +106,11 @@ class DocumentJobs:
         if len(active) + self._reading[client] >= MAX_PER_CLIENT:
             message = f"more than {MAX_PER_CLIENT} documents at a time; wait for one of them"
             raise ApiError(429, "rate_limited", message, retry_after=10)
-        if len(self._jobs) + self._reading.total() >= MAX_DOCUMENTS:
-            finished = [job for job in self._jobs.values() if not job.is_active]
-            if not finished:
-                raise OverloadedError(10)
-            self.delete(min(finished, key=lambda job: (job.client != client, job.expires_at)))
+        if len(self._jobs) - len(self._finished()) + self._reading.total() >= MAX_DOCUMENTS:
+            raise OverloadedError(10)
+
+    def _finished(self) -> list[DocumentJob]:
+        return [job for job in self._jobs.values() if not job.is_active]
 
     def start(
         self,
@@ -116,7 +121,14 @@ class DocumentJobs:
         direction: Direction,
         options: Options,
     ) -> DocumentJob:
-        """Start to translate a document that has been read, and return its job."""
+        """Start to translate a document that has been read, and return its job.
+
+        If too many documents are kept, a finished one is deleted, first one of this client.
+        """
+        if len(self._jobs) >= MAX_DOCUMENTS:
+            self.delete(
+                min(self._finished(), key=lambda job: (job.client != client, job.expires_at))
+            )
         job = DocumentJob(secrets.token_urlsafe(18), client, suffix, direction)
         job.expires_at = time.time() + self._keep_seconds
         self._jobs[job.id] = job

@@ -25,14 +25,18 @@ REQUEST_THREADS = 32
 _threads = concurrent.futures.ThreadPoolExecutor(REQUEST_THREADS, "segments")
 
 
-async def in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+async def in_thread(
+    function: Callable[..., Result],
+    *arguments: Any,
+    threads: concurrent.futures.Executor = _threads,
+) -> Result:
     """Run a function of `tfnmt.documents` in a thread.
 
     Raises:
         ApiError: The document is invalid, or a package is not installed.
     """
     try:
-        return await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
     except UserError as error:
         raise ApiError(422, "invalid", "; ".join(error.problems)) from error
     except ImportError as error:

@@ -9,7 +9,7 @@ from starlette.datastructures import UploadFile
 
 from app.engines.engine import Direction
 from app.errors import ApiError
-from app.models.documents import DocumentJob, DocumentJobs
+from app.models.documents import DocumentJob, DocumentJobs, reading_threads
 from app.models.model import Model
 from app.models.segments import in_thread
 from app.server.detection import AUTO, LanguageDetection
@@ -19,6 +19,7 @@ from app.server.schemas import MAX_GLOSSARY, Error, PlainError
 from tfnmt.documents.archive import Limits
 from tfnmt.documents.formats import FORMATS, Languages, read_document, suffix_of
 from tfnmt.documents.glossary import parse_glossary
+from tfnmt.documents.segments import Document
 from tfnmt.documents.translation import Options, count_sentences
 
 MULTIPART = "multipart/form-data"
@@ -209,12 +210,18 @@ class _Uploads:
         content = await file.read()
         model, direction = await self._direction(fields, content, suffix)
         languages = Languages(direction.source, direction.target)
-        document = await in_thread(read_document, content, f"file{suffix}", self._limits, languages)
+        document = await self._read(content, suffix, languages)
         options = Options(direction.source, glossary)
         sentences = await in_thread(count_sentences, document.segments, options)
         guard.record_size(request, [segment.text for segment in document.segments])
         client = guard.charge(request, sentences, fields.get("api_key") or None)
         return self._jobs.start(client, suffix, document, model, direction, options)
+
+    async def _read(self, content: bytes, suffix: str, languages: Languages) -> Document:
+        name = f"file{suffix}"
+        return await in_thread(
+            read_document, content, name, self._limits, languages, threads=reading_threads
+        )
 
     async def _direction(
         self, fields: dict[str, str], content: bytes, suffix: str
@@ -225,9 +232,7 @@ class _Uploads:
         name = fields.get("model") or None
         if source == AUTO and target:
             models.find(None, target, name)  # refuses an unknown target before it is used
-            draft = await in_thread(
-                read_document, content, f"file{suffix}", self._limits, Languages("", target)
-            )
+            draft = await self._read(content, suffix, Languages("", target))
             texts = [segment.text for segment in draft.segments]
             model, found, _ = await self._detection.find(texts, target, name)
             if found == target:

@@ -19,7 +19,9 @@ from app.server.rate_limit import client_address
 from app.server.request_guard import CLIENT_CLOSED_REQUEST, RequestGuard
 
 BODY_SECONDS = 20.0
-"""Maximum time for a request body to arrive, so that slow senders cannot hold connections."""
+BODY_BYTES_PER_SECOND = 100_000
+"""A request body may take this time, and that of its maximum size at this speed. Slower senders
+cannot hold connections."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -154,6 +156,7 @@ class _RequestContext:
         self._receive = receive
         self._send = send
         self._started = time.monotonic()
+        self._body_deadline = self._started + BODY_SECONDS + max_body_bytes / BODY_BYTES_PER_SECOND
         self._max_body_bytes = max_body_bytes
         self.status = 0
         self.body_bytes = 0
@@ -168,7 +171,7 @@ class _RequestContext:
         if self._body_complete or self._scope["method"] != "POST":
             return await self._receive()
         try:
-            async with asyncio.timeout(self._started + BODY_SECONDS - time.monotonic()):
+            async with asyncio.timeout(self._body_deadline - time.monotonic()):
                 message = await self._receive()
         except TimeoutError as error:
             raise HTTPException(408, "the request body took too long to arrive") from error

@@ -112,9 +112,17 @@ def send_messages(path: str, *messages: dict[str, Any], method: str = "POST") ->
 
 def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "BODY_BYTES_PER_SECOND", 10**9)
     start, body = send_messages(PATH, PART)
     assert start["status"] == 408
     assert json.loads(body["body"])["error"]["code"] == "timeout"
+
+
+def test_time_for_a_body_grows_with_its_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.0)
+    monkeypatch.setattr(middleware, "BODY_BYTES_PER_SECOND", 1)
+    start, _ = send_messages(PATH, PART, {"type": "http.request", "body": b""})
+    assert start["status"] == 400  # incomplete JSON
 
 
 @pytest.mark.parametrize("path", [PATH, "/translate"])

@@ -3,7 +3,9 @@
 import asyncio
 import io
 import os
+import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -397,3 +399,43 @@ def test_document_that_takes_too_long_to_read_is_refused() -> None:
 
     with pytest.raises(ApiError, match="too long"):
         asyncio.run(scenario())
+
+
+def test_thread_that_reads_too_long_holds_only_a_thread_for_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, released = [], threading.Event()
+
+    def read(*arguments: Any) -> None:
+        running.append(arguments)
+        released.wait(30)
+
+    monkeypatch.setattr("app.server.documents.read_document", read)
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        for _ in range(2 * documents.PARALLEL):
+            response = await send(client, "a.txt")
+            assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid")
+        assert len(running) == documents.PARALLEL
+        released.set()
+
+    run(scenario, replace(SETTINGS, document_deadline=0.05))
+
+
+def test_finished_document_is_kept_until_another_one_needs_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "MAX_DOCUMENTS", 1)
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        first = (await send(client, "a.txt")).json()["id"]
+        assert (await send(client, "a.txt")).status_code == 503
+        await finished(client, first)
+        files = {"file": ("a.unknown", b"text")}
+        refused = await client.post("/api/v1/documents", files=files, data=TO_GERMAN)
+        assert refused.status_code == 422
+        assert (await client.get(f"/api/v1/documents/{first}")).status_code == 200
+        assert (await send(client, "a.txt")).status_code == 202
+        assert (await client.get(f"/api/v1/documents/{first}")).status_code == 404
+
+    run(scenario)
