@@ -11,9 +11,6 @@ from tfnmt.documents.detection import Detector, Guess
 AUTO = "auto"
 """Source language that is detected, or any if language detection is not installed."""
 
-MAX_CHARACTERS = 2000
-"""The language is detected from this many characters of all texts of a request at most."""
-
 
 class LanguageDetection:
     """Detects languages with one detector per set of languages."""
@@ -37,7 +34,7 @@ class LanguageDetection:
         )
         # The languages change only when a model is replaced.
         detector = self._detectors.setdefault(languages, Detector(languages))
-        return await in_thread(detector.detect, "\n".join(texts)[:MAX_CHARACTERS])
+        return await in_thread(detector.detect, "\n".join(texts))
 
     async def find(
         self, texts: Sequence[str], target: str, name: str | None = None

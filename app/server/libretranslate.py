@@ -367,6 +367,6 @@ def _response(
 def _language_name(code: str) -> str:
     """Return the English name of a language, or the code if it is unknown."""
     try:
-        return Locale.parse(code, sep="-").get_display_name("en") or code
+        return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en") or code
     except (ValueError, UnknownLocaleError):
         return code

@@ -154,6 +154,12 @@ def test_libretranslatepy_translates(server: App, monkeypatch: pytest.MonkeyPatc
             assert "API key" in json.load(response)["error"]
 
 
+def test_languages_have_names() -> None:
+    languages = run(lambda client: client.get("/languages"), source="en", target="pt_BR").json()
+    names = {each["code"]: each["name"] for each in languages}
+    assert names == {"en": "English", "pt_BR": "Portuguese (Brazil)"}
+
+
 def test_languages_lists_the_targets_of_a_model_of_several_directions() -> None:
     languages = run(lambda client: client.get("/languages"), **TWO_WAYS).json()
     assert {each["code"]: each["targets"] for each in languages} == {"de": ["en"], "en": ["de"]}

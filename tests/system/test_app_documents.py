@@ -23,8 +23,9 @@ GERMAN = "Wo kann ich eine Fahrkarte kaufen?"
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """A server of two directions that returns each text unchanged."""
+    folder = tmp_path_factory.mktemp("app")
     command = (sys.executable, "-m", "tests.app.fake_server", "--port=0", "--document_mb=1")
-    with running_app(tmp_path_factory.mktemp("app"), *command) as running:
+    with running_app(folder, *command, f"--suggestions={folder / 'kept.db'}") as running:
         running.wait(200)
         yield running
 
@@ -208,3 +209,14 @@ def test_notices_about_text_and_documents_are_shown(page: Page) -> None:
     start(page)
     expect(page.get_by_role("list", name="Parts to check").locator("li")).to_have_text([notice])
     assert serious(page) == []
+
+
+def test_suggestion_has_the_detected_language(page: Page) -> None:
+    page.locator("#from").select_option("auto")
+    page.locator("#to").select_option("de")
+    source(page).fill(ENGLISH)
+    expect(target(page)).to_have_text(ENGLISH)
+    page.locator("#suggestion summary").click()
+    page.get_by_role("textbox", name="Better translation").fill(GERMAN)
+    page.get_by_role("button", name="Send suggestion").click()
+    expect(page.locator("#suggestion-status")).to_contain_text("Thank you.")

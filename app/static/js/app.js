@@ -99,7 +99,9 @@ const showStatus = (text) => {
 function show({ text, score }) {
   aligning?.abort();
   output.show(text, languages.pair.target);
-  suggestion.offer(text ? { text: source.text, translation: text, ...languages.pair } : null);
+  const pair = languages.resolved;
+  const offered = text && languages.modelOf(pair);
+  suggestion.offer(offered ? { text: source.text, translation: text, ...pair } : null);
   find("score").textContent = text ? `Ranking score ${score.toFixed(2)}` : "";
 }
 
