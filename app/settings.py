@@ -319,7 +319,7 @@ def _check_unique(names: list[str]) -> None:
 
 
 def _check_explorer(folder: Path) -> Path:
-    if not (folder / "explorer.html").is_file():
+    if not os.path.isfile(folder / "explorer.html"):  # also if the folder cannot be read
         raise UsageError(
             f"--explorer={folder}: no web export; write one with python -m tfnmt.export "
             f"--format=web --output={folder}"
@@ -330,12 +330,19 @@ def _check_explorer(folder: Path) -> Path:
 def _read_keys(path: Path) -> frozenset[bytes]:
     """Read the API keys as digests, so that comparing any two takes the same time."""
     try:
-        keys = path.read_text(encoding="utf-8").split()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         raise UsageError(f"--api_keys={path}: cannot be read: {error}") from error
+    keys = {number: line.strip() for number, line in enumerate(lines, start=1) if line.strip()}
+    for number, key in keys.items():
+        if not key.isascii() or len(key.split()) > 1:
+            raise UsageError(
+                f"--api_keys={path}: line {number}: contains white space or is not ASCII; "
+                "write one key per line"
+            )
     if not keys:
         raise UsageError(f"--api_keys={path}: contains no key; write one per line")
-    return frozenset(key_digest(key) for key in keys)
+    return frozenset(map(key_digest, keys.values()))
 
 
 def key_digest(key: str) -> bytes:

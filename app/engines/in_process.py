@@ -79,9 +79,12 @@ def find_version(folder: Path) -> Path:
     """
     if _is_export(folder):
         return folder
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # unlike Path.is_dir, it accepts a name that is too long
         raise UserError(f"{folder}: no such folder; pass a folder written by tfnmt.export")
-    versions = [path for path in folder.iterdir() if _is_version(path)]
+    try:
+        versions = [path for path in folder.iterdir() if _is_version(path)]
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}; change its permissions") from error
     if not versions:
         raise UserError(f"{folder}: contains no exported model; write one with tfnmt.export")
     return max(versions, key=lambda path: int(path.name))

@@ -1,5 +1,6 @@
 """Loading a LiteRT export, which needs no TensorFlow."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from app.errors import UserError
 
 def is_export(folder: Path) -> bool:
     """Return whether a folder is a LiteRT export."""
-    return (folder / "model.tflite").is_file()
+    return os.path.isfile(folder / "model.tflite")
 
 
 def load(path: Path, parallel_streams: int) -> Any:

@@ -19,7 +19,7 @@ ENVIRONMENT = {
 
 def is_export(folder: Path) -> bool:
     """Return whether a folder is a SavedModel."""
-    return (folder / "saved_model.pb").is_file()
+    return os.path.isfile(folder / "saved_model.pb")
 
 
 def configure_threads() -> None:

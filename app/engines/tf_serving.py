@@ -108,11 +108,19 @@ def model_name(url: str) -> str:
         UsageError: The address is not that of a model.
     """
     match = MODEL_URL.fullmatch(url)
-    if match is None:
+    if match is None or not _is_valid(url):
         raise UsageError(
             f"--backend={url}: not the address of a model; use http://host:8501/v1/models/NAME"
         )
     return match[1]
+
+
+def _is_valid(url: str) -> bool:
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    return True
 
 
 def _parse(content: bytes) -> Any:

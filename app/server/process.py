@@ -169,14 +169,16 @@ def listen(settings: Settings) -> socket.socket:
         UserError: The address or the port cannot be used.
     """
     try:
+        settings.host.encode("idna")  # a socket would stay open after this error
         listener = socket.create_server(
             (settings.host, settings.port),
             family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
             backlog=LISTEN_BACKLOG,
         )
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         place = f"--host={settings.host} --port={settings.port}"
-        raise UserError(f"{place}: cannot listen: {error.strerror}; try another") from error
+        reason = error.strerror if isinstance(error, OSError) else "invalid name"
+        raise UserError(f"{place}: cannot listen: {reason}; try another") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_SECONDS)
     return listener

@@ -33,6 +33,11 @@ def test_accepted_connections_have_options_of_the_listener() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
 
 
+def test_name_that_no_host_can_have_is_a_user_error() -> None:
+    with pytest.raises(UserError, match="cannot listen: invalid name"):
+        listen(Settings(models=(), backends=(), host="é" * 70, port=0))
+
+
 def test_port_in_use_is_a_user_error() -> None:
     with listen(LOCAL) as listener:
         port = listener.getsockname()[1]

@@ -37,6 +37,8 @@ def test_backend_is_named_by_flag_or_model(url: str) -> None:
         ([], "--model=DIR"),
         (["--backend=http://host:8501"], "/v1/models/NAME"),
         (["--backend=host:8501/v1/models/en_de"], "http://"),
+        (["--backend=http://host:port/v1/models/en_de"], "http://host:8501"),
+        (["--model=a", f"--explorer={'a' * 300}"], "no web export"),
         (["--model=a", "--nosuch"], "--nosuch"),
         (["--model=a", "--port=x"], "--port"),
         (["--model=a", "--port=--"], "--port: expected one argument"),
@@ -77,8 +79,24 @@ def test_api_keys_are_read_per_line_and_stored_as_digests(tmp_path: Path) -> Non
     file.write_text("one\n\n two \n")
     settings = parse(["--model=a", f"--api_keys={file}"])
     assert settings.key_digests == {key_digest("one"), key_digest("two")}
-    file.write_text("\n")
-    with pytest.raises(UsageError):
+    file.write_text("\ufeffone\n")
+    assert parse(["--model=a", f"--api_keys={file}"]).key_digests == {key_digest("one")}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("\n", "contains no key"),
+        ("one\n# the key of Alice\n", "line 2: contains white space"),
+        ("one\n\nschlüssel\n", "line 3: contains white space or is not ASCII"),
+    ],
+)
+def test_file_without_one_key_per_line_is_refused(
+    tmp_path: Path, content: str, problem: str
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text(content)
+    with pytest.raises(UsageError, match=f"^--api_keys={file}: {problem}"):
         parse(["--model=a", f"--api_keys={file}"])
 
 
@@ -88,6 +106,7 @@ def test_api_keys_are_read_per_line_and_stored_as_digests(tmp_path: Path) -> Non
         (["--help"], 0, "--backend"),
         ([], 2, "app: no model"),
         (["--port=0", "--model=/nosuch"], 1, "app: /nosuch: no such folder"),
+        (["--port=0", f"--model=/{'a' * 300}"], 1, "a: no such folder"),
         (["--port=0", "--model=."], 1, "contains no exported model"),
     ],
 )
