@@ -109,7 +109,7 @@ def test_second_export_to_the_same_place_is_refused_at_once(
 def test_export_removes_what_a_killed_export_left(
     call: Call, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (".1.7.tmp", ".1.7.moved.tmp", ".3.7.removed.tmp", "2", ".partial"):
+    for name in (".1~7.tmp", ".1~7.moved.tmp", ".3~7.removed.tmp", "2", ".partial"):
         (tmp_path / name / "variables").mkdir(parents=True)
     monkeypatch.setattr("tfnmt.export._publish", lambda *_: None)
     call(export, f"--model={tiny_run}", f"--output={tmp_path}")
@@ -131,7 +131,7 @@ def test_export_refuses_a_name_that_is_too_long(
 def test_terminated_export_leaves_nothing(tiny_run: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tfnmt.export", f"--model={tiny_run}", f"--output={tmp_path}"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        while not list(tmp_path.glob(".1.*.moved.tmp")):  # during the parity check
+        while not list(tmp_path.glob(".1~*.moved.tmp")):  # during the parity check
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)

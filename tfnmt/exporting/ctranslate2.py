@@ -9,7 +9,6 @@ This module imports TensorFlow only to convert a model, so that `check_export` r
 once.
 """
 
-import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 from tfnmt.config import Config, DecodingConfig, ModelConfig
 from tfnmt.data.preparation.tokenizer import BOS, PAD, Tokenizer
 from tfnmt.errors import UserError
-from tfnmt.runtime.files import atomic_path, check_empty
+from tfnmt.runtime.files import atomic_path, check_empty, format_json
 
 if TYPE_CHECKING:
     from tfnmt.model.transformer import Transformer
@@ -98,12 +97,11 @@ def export_ctranslate2(
     spec.validate()
     spec.optimize(quantization)
     card = {**card, "quantization": quantization}
-    card_json = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
     with atomic_path(folder) as temporary:
         temporary.mkdir()
         spec.save(str(temporary))
         (temporary / "tokenizer.model").write_bytes(tokenizer_model)
-        _write(temporary / "model_card.json", card_json)
+        (temporary / "model_card.json").write_bytes(format_json(card))
         _write(temporary / "README.txt", _readme(config, card.get("targets", ()), quantization))
     return folder
 

@@ -6,7 +6,6 @@ sentences of any length, with as many operations and as few copies as for a fixe
 Letters: S source length, T target length, K hypotheses, D d_model, V tokens of the vocabulary.
 """
 
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from tfnmt.loading.models import RunModel
 from tfnmt.model.embedding import Embedding
 from tfnmt.model.layers import LayerNorm, Tensor, leading_shape
 from tfnmt.model.transformer import Transformer
-from tfnmt.runtime.files import atomic_path
+from tfnmt.runtime.files import atomic_path, format_json
 from tfnmt.runtime.startup import silence_stderr
 
 PARITY = "parity.json"
@@ -94,10 +93,10 @@ def publish_litert(
             EXTRA_LENGTH: extra_length(translator.decoding),
             "checksums": {name: checksum(temporary / name) for name in files},
         }
-        write_json(temporary / CARD, card)
+        (temporary / CARD).write_bytes(format_json(card))
         report = check_litert(signatures(translator), texts, pairs, temporary, card)
-        write_json(temporary / PARITY, report)
-        write_json(temporary / CARD, {**card, "parity": report})
+        (temporary / PARITY).write_bytes(format_json(report))
+        (temporary / CARD).write_bytes(format_json({**card, "parity": report}))
     return report
 
 
@@ -107,11 +106,6 @@ def extra_length(decoding: DecodingConfig) -> int:
     With a length penalty, the search continues for some steps after it found the best translation.
     """
     return 16 if decoding.length_penalty else 6
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a readable JSON file."""
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def convert(

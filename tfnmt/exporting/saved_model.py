@@ -14,7 +14,7 @@ from tfnmt.exporting import answer_calls, replay_warmup
 from tfnmt.exporting.parity import check_parity, clean_process, make_calls
 from tfnmt.exporting.warmup import check_warmup, write_warmup
 from tfnmt.loading.models import CARD
-from tfnmt.runtime.files import atomic_path
+from tfnmt.runtime.files import atomic_path, format_json
 
 PARITY = Path("assets.extra") / "parity.json"
 """The parity report inside an export."""
@@ -77,7 +77,7 @@ def publish(
             report |= {"texts": len(texts), "warm_up_requests": warmup_count.result()}
         finally:
             moved.rename(temporary)
-        _write_json(temporary / PARITY, report)
+        (temporary / PARITY).write_bytes(format_json(report))
     return report
 
 
@@ -99,11 +99,7 @@ def _save(translator: Translator, traced: dict[str, Any], folder: Path) -> None:
 def _add_extras(card: dict[str, Any], texts: Sequence[str], folder: Path) -> None:
     """Write assets.extra: the card, and warm-up requests of a short and a long text."""
     (folder / CARD).parent.mkdir()
-    _write_json(folder / CARD, card)
+    (folder / CARD).write_bytes(format_json(card))
     by_length = sorted(texts, key=len)
     short, long = (by_length[len(texts) * share // 10] for share in (5, 9))
     write_warmup(folder / replay_warmup.WARMUP, short, long, card.get("targets", ()))
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -18,7 +18,6 @@ LICENSE.txt       terms and source of the training data
 import errno
 import gzip
 import io
-import json
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +38,7 @@ from tfnmt.runs.checkpoints import (
     is_complete,
 )
 from tfnmt.runs.run import Run
-from tfnmt.runtime.files import atomic_path, remove
+from tfnmt.runtime.files import atomic_path, format_json, remove
 
 MAX_RATIO = 10
 """Maximum size of an unpacked bundle divided by that of its archive. Weights hardly compress."""
@@ -71,7 +70,7 @@ def run_files(run: Run, card: dict[str, Any], half_precision: bool = False) -> d
     return {
         "config.yaml": dump_config(strip_folders(run.config())).encode(),
         TOKENIZER: run.tokenizer_model(),
-        CARD: (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode(),
+        CARD: format_json(card),
         LICENSE: _license_text(card).encode(),
         **{f"averaged/{checkpoint.name}/{name}": content for name, content in weights.items()},
     }

@@ -104,7 +104,7 @@ def _temporary_of(path: Path, attempt: str = "") -> Iterator[tuple[Path, Path]]:
 def _temporary_name(path: Path, attempt: str = "") -> Path:
     # On shared storage, two hosts may have processes with the same number.
     process = ".".join(filter(None, (os.uname().nodename, str(os.getpid()), attempt)))
-    return path.with_name(f".{path.name}.{process}.tmp")
+    return path.with_name(f".{path.name}~{process}.tmp")
 
 
 def _exchange(new: Path, old: Path) -> None:
@@ -172,6 +172,11 @@ def append_line(path: Path, line: bytes) -> None:
         sync(path.parent)
 
 
+def format_json(content: Any) -> bytes:
+    """Return readable JSON."""
+    return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
 def parse_json(content: bytes) -> Any:
     """Parse JSON of unknown origin; every problem raises a ValueError."""
     try:
@@ -190,7 +195,7 @@ def remove(path: Path) -> None:
 
 def remove_folder(path: Path) -> None:
     """Remove a folder that others read: renamed first, so that it never appears incomplete."""
-    shutil.rmtree(path.rename(path.with_name(f".{path.name}.{os.getpid()}.removed.tmp")))
+    shutil.rmtree(path.rename(path.with_name(f".{path.name}~{os.getpid()}.removed.tmp")))
 
 
 def remove_leftovers(folder: Path, name: str = "") -> None:
@@ -202,7 +207,7 @@ def remove_leftovers(folder: Path, name: str = "") -> None:
         folder: The folder of the final paths.
         name: The name of the final path; all of them if empty.
     """
-    for left in folder.glob(f".{glob.escape(name)}{TEMPORARY}" if name else TEMPORARY):
+    for left in folder.glob(f".{glob.escape(name)}~*.tmp" if name else TEMPORARY):
         with suppress(OSError):
             remove(left)
 

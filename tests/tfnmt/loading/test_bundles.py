@@ -335,6 +335,6 @@ def test_bundle_is_unpacked_once_by_two_processes(bundle: Path, site: str, tmp_p
 
 def test_leftovers_of_a_killed_process_are_removed(bundle: Path, site: str, tmp_path: Path) -> None:
     folder = find_bundle(f"{site}/{bundle.name}", tmp_path)
-    folder.rename(tmp_path / f".{folder.name}.7.unpacked.tmp")
+    folder.rename(tmp_path / f".{folder.name}~7.unpacked.tmp")
     assert find_bundle(f"{site}/{bundle.name}", tmp_path) == folder
     assert not list(tmp_path.glob(".*.tmp"))

@@ -259,10 +259,10 @@ def test_name_that_is_too_long_is_a_user_error(tmp_path: Path) -> None:
 
 
 def test_remove_leftovers_removes_only_temporary_paths_of_a_name(tmp_path: Path) -> None:
-    for name in (".a[1].7.tmp", ".a1.7.tmp", ".a[1].7.partial", "a[1]"):
+    for name in (".a[1]~7.tmp", ".a1~7.tmp", ".a[1].b~7.tmp", ".a[1].7.partial", "a[1]"):
         (tmp_path / name).mkdir()
     remove_leftovers(tmp_path, "a[1]")
-    assert names(tmp_path) == [".a1.7.tmp", ".a[1].7.partial", "a[1]"]
+    assert names(tmp_path) == [".a1~7.tmp", ".a[1].7.partial", ".a[1].b~7.tmp", "a[1]"]
     remove_leftovers(tmp_path)
     assert names(tmp_path) == [".a[1].7.partial", "a[1]"]
 

@@ -123,7 +123,7 @@ def test_parts_resume_with_the_same_job_only(tmp_path: Path) -> None:
     parts = ResumableParts(tmp_path / "out")
     assert parts.resume(job) == 0
     list(write_part(parts.part(1), 1, ["c"]))
-    left = parts.partial / ".part-00000.host.7.1.tmp"
+    left = parts.partial / ".part-00000~host.7.1.tmp"
     left.touch()
     assert parts.resume(job) == 1
     assert not left.exists()
