@@ -145,9 +145,9 @@ class Inspector:
     ) -> dict[str, Tensor]:
         """Add encoder [B, L, H, S, S], decoder [B, L, H, T, T] and cross [B, L, H, T, S]."""
         translation = checked_rows(translation, text, SAME_ROWS)
-        limit = min(self.max_source, MAX_ATTENTION_TOKENS)
-        source = self.codec.truncate(text, limit, target).tokens
-        forced = self.codec.truncate(translation, MAX_ATTENTION_TOKENS).tokens
+        limits = [min(each, MAX_ATTENTION_TOKENS) for each in (self.max_source, self.max_target)]
+        source = self.codec.truncate(text, limits[0], target).tokens
+        forced = self.codec.truncate(translation, limits[1]).tokens
         decoded = self.force_decode(source, forced)
         kinds = {name: decoded[name] for name in AttentionWeights._fields}
         return {**self._token_strings(source, forced), **kinds}

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfnmt.documents.tokens import LANGUAGE
+
 MAX_PHRASE_TOKENS = 10
 REPEATS = 3
 """A phrase of at most MAX_PHRASE_TOKENS tokens, REPEATS times in a row, is a repetition. Twice can
@@ -79,7 +81,11 @@ def _undertranslated_share(decoded: ForcedDecoding) -> float:
     """Return the share of source tokens with letters that get almost no attention."""
     most, total = decoded.attention.max(axis=0, initial=0.0), decoded.attention.sum(axis=0)
     undertranslated = (most < MIN_MAX_ATTENTION) & (total < MIN_TOTAL_ATTENTION)
-    words = [n for n, token in enumerate(decoded.source[:-1]) if _has_letter(token)]
+    words = [
+        n
+        for n, token in enumerate(decoded.source[:-1])
+        if _has_letter(token) and not LANGUAGE.fullmatch(token)
+    ]
     return float(undertranslated[words].mean()) if words else 0.0
 
 

@@ -104,6 +104,19 @@ def test_attention_truncates_long_texts(inspector: Inspector) -> None:
     assert found["source_tokens"][0, -1] == b"</s>"
 
 
+def test_attention_and_align_truncate_translations_to_the_same_length(
+    translator: Translator,
+) -> None:
+    decoding = DecodingConfig(max_source_length=8, max_extra_length=4)
+    inspector = Inspector(translator.transformer, translator.codec, decoding)
+    long = tf.constant(["the dog " * 10])
+    lengths = {
+        name: graph(long, long)["target_length"].numpy().tolist()
+        for name, graph in (("attention", inspector.attention), ("align", inspector.align))
+    }
+    assert lengths == {"attention": [12], "align": [12]}
+
+
 def test_attention_maps_are_those_of_a_batch_of_one(inspector: Inspector) -> None:
     maps = inspector.attention_maps(TEXTS[0], TRANSLATIONS[0])
     found = inspector.attention([TEXTS[0]], [TRANSLATIONS[0]])

@@ -153,3 +153,9 @@ def test_punctuation_numbers_and_eos_need_no_attention() -> None:
     attention[:, 1:] = 0.0
     assert warnings_of(TARGET, "▁one ▁two , . ! ▁1 2", attention) == []
     assert warnings_of(TARGET, "▁one ▁two s , . ▁1 2", attention) == ["undertranslated"]
+
+
+def test_token_of_a_language_is_not_undertranslated() -> None:
+    attention = np.array([[0.0, 0.5, 0.0, 0.5]] * 3)
+    assert warnings_of("▁un ▁deux", "<2fr> ▁one ▁two", attention) == []
+    assert warnings_of("▁un ▁deux", "▁three ▁one ▁two", attention) == ["undertranslated"]
