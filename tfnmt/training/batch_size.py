@@ -5,6 +5,7 @@ while another one measures for it.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from itertools import pairwise
 from multiprocessing import get_context
@@ -300,6 +301,7 @@ def _send_measurements(
     sender: Connection, config: Config, vocab_size: int, sizes: tuple[int, ...]
 ) -> None:
     """Measure and send the results. This is the main function of the separate process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its parent
     os.environ.pop("TF_CONFIG", None)  # no other host takes part
     limit_memory()
     sender.send(available_memory())

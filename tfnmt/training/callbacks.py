@@ -17,7 +17,7 @@ from tfnmt.errors import UserError
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
 from tfnmt.runtime.files import remove_folder
-from tfnmt.training.checkpoints import Progress, save_checkpoint
+from tfnmt.training.checkpoints import Progress, is_irregular, save_checkpoint
 from tfnmt.training.loss import perplexity
 from tfnmt.training.trainer import Stop
 
@@ -151,7 +151,11 @@ class Forecast(keras.callbacks.Callback):
             return
         last_step = self.progress.step + left * self._steps / self._seconds
         epochs = last_step / self.plan.batches_per_epoch
-        ends = datetime.now() + timedelta(seconds=left)
+        try:
+            ends = datetime.now() + timedelta(seconds=left)
+        except OverflowError:  # after the year 9999
+            log(f"forecast: {costs}, no end in sight")
+            return
         log(
             f"forecast: {costs}, {epochs:,.1f} epochs, done in {timedelta(seconds=round(left))} "
             f"({ends:%Y-%m-%d %H:%M}) without validation"
@@ -197,28 +201,28 @@ class Checkpointer(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Save a regular checkpoint when it is due."""
-        if self._is_regular(self.progress.step):
-            self._save(self.config.keep_last)
+        if self._is_due():
+            self._save(self.config.keep_last, is_regular=True)
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Save the steps since the last regular checkpoint."""
-        if not self._is_regular(self.progress.step):
-            self._save(self.config.keep_last + 1)
+        if not self._is_due():
+            self._save(self.config.keep_last + 1, is_regular=False)
 
-    def _save(self, keep: int) -> None:
+    def _save(self, keep: int, is_regular: bool) -> None:
         """Save a checkpoint and remove earlier irregular ones, which interruptions left behind.
 
         An irregular checkpoint never displaces a regular one. So the last checkpoints, which are
         averaged, are the same as without an interruption.
         """
         folder = self.run.checkpoints(keep)
-        path = save_checkpoint(folder, self.model, self.progress)
+        path = save_checkpoint(folder, self.model, self.progress, is_regular)
         for other in folder.all():
-            if other != path and not self._is_regular(int(other.name)):
+            if other != path and is_irregular(other):
                 remove_folder(other)
 
-    def _is_regular(self, step: int) -> bool:
-        return step % self.config.checkpoint_steps == 0
+    def _is_due(self) -> bool:
+        return self.progress.step % self.config.checkpoint_steps == 0
 
 
 class Limits(keras.callbacks.Callback):
@@ -238,8 +242,9 @@ class Limits(keras.callbacks.Callback):
 class Guard(keras.callbacks.Callback):
     """Counts skipped steps, and fails after several in a row."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, run: Run, progress: Progress) -> None:
         super().__init__()
+        self.run = run
         self.progress = progress
         self._in_a_row = 0
 
@@ -256,10 +261,15 @@ class Guard(keras.callbacks.Callback):
         if self._in_a_row == MAX_SKIPPED:
             raise UserError(
                 f"step {progress.step:,} (epoch {progress.epoch}, batch {progress.batch}): loss or "
-                f"gradient was not finite in {MAX_SKIPPED} consecutive steps; the last checkpoint "
-                "is intact: start another --run_dir with training.init_from set to this run, and "
-                "lower training.learning_rate_scale or set training.clip_norm"
+                f"gradient was not finite in {MAX_SKIPPED} consecutive steps; {self._advice()}, "
+                "and lower training.learning_rate_scale or set training.clip_norm"
             )
+
+    def _advice(self) -> str:
+        if self.run.checkpoints().all():
+            checkpoint = "the last checkpoint is intact: "
+            return f"{checkpoint}start another --run_dir with training.init_from set to this run"
+        return "start another --run_dir"
 
 
 class Signals(keras.callbacks.Callback):

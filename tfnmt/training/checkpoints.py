@@ -31,6 +31,9 @@ OVERHEAD = 2**20
 
 OPTIMIZER = "optimizer.npz"
 
+IRREGULAR = "irregular"
+"""The key in state.json of a checkpoint that was not due."""
+
 
 @dataclass
 class Progress:
@@ -57,13 +60,16 @@ class Progress:
         return [key for key in values if limits[key] is not None and values[key] >= limits[key]]
 
 
-def save_checkpoint(checkpoints: CheckpointFolder, trainer: Trainer, progress: Progress) -> Path:
+def save_checkpoint(
+    checkpoints: CheckpointFolder, trainer: Trainer, progress: Progress, is_regular: bool = True
+) -> Path:
     """Write a checkpoint. It appears only when it is complete.
 
     Args:
         checkpoints: The folder of checkpoints.
         trainer: The trainer whose weights and optimizer state are saved.
         progress: The progress of the training run.
+        is_regular: Whether the checkpoint was due. The next one replaces it otherwise.
 
     Returns:
         The folder of the new checkpoint.
@@ -76,9 +82,18 @@ def save_checkpoint(checkpoints: CheckpointFolder, trainer: Trainer, progress: P
         trainer.transformer.save_weights(folder / WEIGHTS)
         arrays = [np.asarray(variable) for variable in trainer.optimizer.variables]
         np.savez(folder / OPTIMIZER, *arrays)
-        (folder / STATE).write_text(json.dumps(asdict(progress), indent=1) + "\n")
+        state = asdict(progress) | ({} if is_regular else {IRREGULAR: True})
+        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
 
     return checkpoints.write(progress.step, fill)
+
+
+def is_irregular(path: Path) -> bool:
+    """Return whether a checkpoint was saved only because training was interrupted or ended."""
+    try:
+        return IRREGULAR in parse_json((path / STATE).read_bytes())
+    except (OSError, TypeError, ValueError):
+        return False
 
 
 def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
@@ -99,8 +114,9 @@ def restore_checkpoint(run: Run, trainer: Trainer) -> Progress:
     paths = run.checkpoints().all()
     newest = next((path for path in reversed(paths) if is_complete(path)), None)
     if newest is None:
-        if run.has_checkpoint():
+        if paths:
             raise run.no_checkpoint_left()
+        run.check_resumable()
         return Progress()
     for path in paths[paths.index(newest) + 1 :]:
         if is_chief():
@@ -117,7 +133,8 @@ def _restore(path: Path, trainer: Trainer) -> Progress:
         with np.load(path / OPTIMIZER) as arrays:
             for number, variable in enumerate(trainer.optimizer.variables):
                 variable.assign(arrays[f"arr_{number}"])
-        return Progress(**parse_json((path / STATE).read_bytes()))
+        state = parse_json((path / STATE).read_bytes())
+        return Progress(**{key: state[key] for key in state if key != IRREGULAR})
     except (OSError, KeyError, TypeError, ValueError) as error:  # checksums match: another version
         raise UserError(
             f"{path}: cannot be resumed by this version ({error}); use the version that made it, "

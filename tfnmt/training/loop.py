@@ -177,7 +177,7 @@ def _callbacks(
     """Return the callbacks of this worker, in the order in which they must run."""
     return [
         callbacks.Clock(progress, training.plan),
-        callbacks.Guard(progress),
+        callbacks.Guard(training.run, progress),
         *(_chief_callbacks(training, batches, progress, writer) if is_chief() else []),
         callbacks.Limits(training.config.training, progress),
         signals,

@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tfnmt.config import TrainingConfig
 from tfnmt.errors import UserError
+from tfnmt.runs.run import Run
 from tfnmt.training import callbacks
 from tfnmt.training.callbacks import (
     FORECAST_STEPS,
@@ -33,9 +35,11 @@ def logs(skipped: float) -> dict[str, float]:
     return {"skipped": skipped}
 
 
-def test_guard_logs_and_counts_skipped_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_guard_logs_and_counts_skipped_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     progress = Progress(step=7)
-    guard = Guard(progress)
+    guard = Guard(Run(tmp_path), progress)
     for skipped in (0.0, 1.0, 0.0, 1.0):
         guard.on_train_batch_end(0, logs(skipped))
     assert progress.skipped == 2
@@ -43,8 +47,10 @@ def test_guard_logs_and_counts_skipped_steps(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == 2 * line
 
 
-def test_guard_fails_after_several_consecutive_skipped_steps() -> None:
-    guard = Guard(Progress(step=9, epoch=2, batch=3))
+def test_guard_fails_after_several_consecutive_skipped_steps(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.checkpoints().write(8, lambda folder: None)
+    guard = Guard(run, Progress(step=9, epoch=2, batch=3))
     for _ in range(MAX_SKIPPED - 1):
         guard.on_train_batch_end(0, logs(1.0))
     guard.on_train_batch_end(0, logs(0.0))
@@ -54,12 +60,21 @@ def test_guard_fails_after_several_consecutive_skipped_steps() -> None:
         guard.on_train_batch_end(0, logs(1.0))
 
 
+def test_guard_recommends_no_checkpoint_if_there_is_none(tmp_path: Path) -> None:
+    guard = Guard(Run(tmp_path), Progress())
+    for _ in range(MAX_SKIPPED - 1):
+        guard.on_train_batch_end(0, logs(1.0))
+    with pytest.raises(UserError, match="steps; start another --run_dir, and lower"):
+        guard.on_train_batch_end(0, logs(1.0))
+
+
 @pytest.mark.parametrize(
     ("end", "limits", "expected"),
     [
         (100, {"max_epochs": 50}, "50.0 epochs, done in "),
         (None, {"max_epochs": None, "max_minutes": 60}, " epochs, done in "),
         (None, {"max_epochs": None, "patience": 3}, "training.patience"),
+        (None, {"max_epochs": None, "max_minutes": 1e12}, "no end in sight"),
     ],
 )
 def test_forecast_reports_the_end_if_it_is_known(

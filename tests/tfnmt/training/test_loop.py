@@ -273,6 +273,30 @@ def test_stopped_training_saves_and_resumes_exactly(
     assert checkpoints == ["00000004", "00000008", "00000012"]  # without the irregular one
 
 
+def test_resuming_with_another_interval_keeps_the_regular_checkpoints(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    train_run(tmp_path, prepared, checkpoint_steps=2, max_steps=4)
+    train_run(tmp_path, prepared, checkpoint_steps=3, max_steps=6)
+    checkpoints = [path.name for path in Run(tmp_path).checkpoints().all()]
+    assert checkpoints == ["00000002", "00000004", "00000006"]
+
+
+def test_training_killed_after_a_validation_and_before_a_checkpoint_starts_again(
+    prepared: Prepared, uninterrupted: Path, tmp_path: Path
+) -> None:
+    def kill(step: int) -> float:
+        if step == 2:
+            raise InterruptedError
+        return 0.0
+
+    with pytest.raises(InterruptedError):
+        train_run(tmp_path, prepared, kill)
+    assert [path.name for path in Run(tmp_path).best.all()] == ["00000001"]
+    assert train_run(tmp_path, prepared) is None
+    assert_same_training(tmp_path, uninterrupted)
+
+
 def test_finished_training_with_a_later_end_continues_exactly(
     prepared: Prepared, tmp_path: Path
 ) -> None:
