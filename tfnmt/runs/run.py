@@ -29,7 +29,7 @@ from tfnmt.config import (
     flatten,
     read_tree,
 )
-from tfnmt.errors import UserError
+from tfnmt.errors import UsageError, UserError
 from tfnmt.progress import log
 from tfnmt.runs.checkpoints import TOKENIZER, WEIGHTS, CheckpointFolder
 from tfnmt.runtime.files import (
@@ -62,6 +62,10 @@ def cache_folder() -> Path:
 def _repository() -> Path | None:
     folder = Path(__file__).resolve().parents[2]
     return folder if (folder / "pyproject.toml").is_file() else None
+
+
+SECTIONS = [name for name in Config.model_fields if name != "diversification"]
+"""The sections of config.yaml, which always has all of them."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +163,18 @@ class Run:
             )
 
     def check_resumable(self) -> None:
-        """Raise a UserError if the run has weights but no checkpoint to resume from.
+        """Raise a UserError if the run has weights but lost its checkpoints.
 
         A new start would replace the weights that are left.
         """
-        if self.has_checkpoint() and not self.checkpoints().all():
+        if self.has_checkpoint() and not self.checkpoints().all() and not self._ended_early():
             raise self.no_checkpoint_left()
+
+    def _ended_early(self) -> bool:
+        """Return whether training ended after a validation, but before its first checkpoint."""
+        steps = self.validations()
+        first_checkpoint = self.config().training.checkpoint_steps
+        return bool(steps) and max(steps) <= first_checkpoint and not self.averaged.all()
 
     def no_checkpoint_left(self) -> UserError:
         """Return the error of a run that has weights but cannot be resumed."""
@@ -198,7 +208,15 @@ class Run:
         """
         if not self.exists():
             raise UserError(f"{self.path}: not a run (config.yaml is missing); choose a run folder")
-        return build_config(read_tree(self._config_path))
+        tree = read_tree(self._config_path)
+        if missing := [name for name in SECTIONS if name not in tree]:
+            problem = f"damaged ({missing[0]} is missing); copy the complete run again"
+            raise UserError(f"{self._config_path}: {problem}")
+        try:
+            return build_config(tree)
+        except UsageError as error:
+            problems = (f"{self._config_path}: {problem}" for problem in error.problems)
+            raise UserError(*problems) from error
 
     def check_config(self, config: Config, changeable: Collection[str] = CHANGEABLE_KEYS) -> None:
         """Raise a UserError for each key that differs and must not change in a run."""

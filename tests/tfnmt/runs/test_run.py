@@ -175,6 +175,12 @@ def test_run_without_a_checkpoint_to_resume_from_is_refused(tmp_path: Path) -> N
     run.best.write(200, write_weights)
     with pytest.raises(UserError, match=rf"^{tmp_path}: cannot be resumed, because checkpoints/"):
         run.check_resumable()
+    first_checkpoint = run.config().training.checkpoint_steps
+    run.append_validation(first_checkpoint, 1.5)
+    run.check_resumable()  # killed before the first checkpoint
+    run.append_validation(first_checkpoint + 1, 1.5)
+    with pytest.raises(UserError, match=rf"^{tmp_path}: cannot be resumed, because checkpoints/"):
+        run.check_resumable()
     run.checkpoints().write(300, write_weights)
     run.check_resumable()
 
@@ -360,3 +366,16 @@ def test_lock_removes_leftovers_of_a_killed_process(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "00000002").mkdir()
     with run.locked():
         assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["00000002"]
+
+
+def test_damaged_configuration_of_a_run_is_refused(tmp_path: Path) -> None:
+    run = start_run(tmp_path)
+    path = tmp_path / "config.yaml"
+    content = path.read_text()
+    for damaged in ("", content[: content.index("decoding:")]):
+        path.write_text(damaged)
+        with pytest.raises(UserError, match=rf"^{path}: damaged"):
+            run.config()
+    path.write_text(content.replace("dropout:", "future:"))
+    with pytest.raises(UserError, match=rf"^{path}: .*future"):
+        run.config()
