@@ -403,9 +403,13 @@ def default_run_dir(values: Any, config: Config) -> Path:
 
     With several directions, it is runs/<dataset>-<languages>, for example runs/tatoeba-en+de+fr.
     """
+    from tfnmt.data.corpora.text_files import decompressed_name
+
     data = config.data
-    # Custom data is not the corpus of the preset, whatever preset is used with it.
-    name = Path(data.train[0]).stem if data.train else values.dataset or Path(values.config).stem
+    if data.train:  # not the corpus of the preset, whatever preset is used with it
+        name = decompressed_name(Path(data.train[0])).stem
+    else:
+        name = values.dataset or Path(values.config).stem
     languages = f"{data.source}-{data.target}"
     if len(data.all_directions) > 1:
         languages = "+".join(dict.fromkeys("-".join(data.all_directions).split("-")))

@@ -321,6 +321,12 @@ def test_validation_loss_of_equal_logits_is_that_of_guessing(tiny_run: Path) -> 
 # --- Several directions ---------------------------------------------------------------------------
 
 
+def test_default_run_dir_is_the_same_for_compressed_files() -> None:
+    values = copy.deepcopy(train.FLAGS)
+    values(["train", "--train=my.en.gz,my.de.gz"])
+    assert train.default_run_dir(values, resolve_config(values)).name == "my-en-de"
+
+
 def test_default_run_dir_names_the_languages_of_several_directions() -> None:
     values = copy.deepcopy(train.FLAGS)
     values(["train", "--dataset=tatoeba", "--directions=en-de,de-en,en-fr"])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from tfnmt.runs.run import Run
 
 LOSS, BLEU = "train/loss", "val/bleu"
 """Names of the scalars in the TensorBoard logs."""
+
+EVALUATION_KEYS = {"split", "source", "target", "beam_size", "step", "bleu"}
 
 POINTS = 30
 """Approximate number of points of a smoothed loss. Each is the mean of one window of steps."""
@@ -64,22 +67,40 @@ def read_curves(run: Run, split: str = "val") -> Curves:
                 points[name][step] = value
     if not points[LOSS]:
         raise UserError(f"{run.logs}: no training curves; train the run first")
-    evaluations: dict[int, dict[int, float]] = {}
-    decoding = run.config().decoding
-    for evaluation in run.evaluations():
-        if evaluation["split"] == split and _same_decoding(evaluation, decoding):
-            by_step = evaluations.setdefault(evaluation["beam_size"], {})
-            by_step[evaluation["step"]] = evaluation["bleu"]["score"]
     return Curves(
         run.path.resolve().name,
         _series(points[LOSS]),
         _series(points[BLEU] | run.validations()),
-        {beam_size: _series(evaluations[beam_size]) for beam_size in sorted(evaluations)},
+        {size: _series(by_step) for size, by_step in sorted(_evaluated(run, split).items())},
     )
 
 
-def _same_decoding(evaluation: dict[str, Any], decoding: DecodingConfig) -> bool:
+def _evaluated(run: Run, split: str) -> dict[int, dict[int, float]]:
+    """Return BLEU by beam size and step, the mean of the directions of the run.
+
+    Evaluations with another engine, or without one of the directions, do not count.
+    """
+    config = run.config()
+    scores: dict[tuple[int, int], dict[str, float]] = {}
+    for evaluation in run.evaluations():
+        if not _is_comparable(evaluation, split, config.decoding):
+            continue
+        place = (evaluation["beam_size"], evaluation["step"])
+        direction = f"{evaluation['source']}-{evaluation['target']}"
+        scores.setdefault(place, {})[direction] = evaluation["bleu"]["score"]
+    evaluated: dict[int, dict[int, float]] = {}
+    for (beam_size, step), by_direction in scores.items():
+        if set(by_direction) >= set(config.data.all_directions):
+            evaluated.setdefault(beam_size, {})[step] = fmean(by_direction.values())
+    return evaluated
+
+
+def _is_comparable(evaluation: dict[str, Any], split: str, decoding: DecodingConfig) -> bool:
     """Return whether an evaluation used the run's decoding settings, except for the beam size."""
+    if "engine" in evaluation or not evaluation.keys() >= EVALUATION_KEYS:
+        return False
+    if evaluation["split"] != split:
+        return False
     return all(
         evaluation.get(key, value) == value
         for key, value in decoding.model_dump().items()

@@ -21,8 +21,13 @@ def write_events(run: Run, name: str, points: dict[int, float]) -> None:
     writer.close()
 
 
-def evaluation(split: str, beam_size: int, step: int, bleu: float) -> dict[str, Any]:
-    return {"split": split, "beam_size": beam_size, "step": step, "bleu": {"score": bleu}}
+def evaluation(
+    split: str, beam_size: int, step: int, bleu: float, direction: str = "en-de"
+) -> dict[str, Any]:
+    source, target = direction.split("-")
+    languages = {"source": source, "target": target}
+    score = {"bleu": {"score": bleu}}
+    return {"split": split, "beam_size": beam_size, "step": step, **languages, **score}
 
 
 @pytest.fixture
@@ -43,6 +48,24 @@ def test_read_curves_returns_logged_and_evaluated_scores(run: Run) -> None:
     np.testing.assert_array_equal(curves.bleu, [[60, 120], [10, 20]])
     assert list(curves.evaluations) == [1, 4]
     np.testing.assert_array_equal(curves.evaluations[4], [[120], [21]])
+
+
+def test_read_curves_averages_the_directions_of_a_run(run: Run) -> None:
+    config = build_config({"data": {"directions": ["en-de", "de-en"]}})
+    (run.path / "config.yaml").write_text(dump_config(config))
+    write_events(run, "train/loss", {50: 6.0})
+    for direction, bleu in (("en-de", 20.0), ("de-en", 30.0)):
+        run.append_evaluation(evaluation("val", 4, 120, bleu, direction))
+    run.append_evaluation(evaluation("val", 4, 240, 50.0))  # of one direction only
+    np.testing.assert_array_equal(read_curves(run).evaluations[4], [[120], [25]])
+
+
+def test_read_curves_ignores_other_engines_and_incomplete_lines(run: Run) -> None:
+    write_events(run, "train/loss", {50: 6.0})
+    run.append_evaluation(evaluation("val", 4, 120, 21.0))
+    run.append_evaluation(evaluation("val", 4, 120, 1.0) | {"engine": "litert"})
+    run.append_evaluation({"split": "val"})
+    np.testing.assert_array_equal(read_curves(run).evaluations[4], [[120], [21]])
 
 
 def test_read_curves_ignores_evaluations_with_other_decoding_settings(run: Run) -> None:
