@@ -18,10 +18,9 @@ BOMS = {
 LINE = re.compile(r"\s*[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
 """A line of text without its end, and all white space before it."""
 
-CUE = re.compile(r"\d.*-->.*\d")
-"""The line with the times of a subtitle."""
+FROM_DIGIT_TO_DIGIT = re.compile(r"\d.*\d")
 
-TAG = re.compile(r"</?[\w.:]+[^<>]*>|\{\\[^{}]*\}")
+TAG = re.compile(r"</?[\w.:][^<>]*>|\{\\[^{}]*\}")
 """A tag of a subtitle: of HTML, of WebVTT or of SubStation Alpha."""
 WORD = re.compile(rf"(?:{TAG.pattern}|\S)+")
 """A word with its tags, which may contain spaces."""
@@ -96,8 +95,14 @@ def _head_length(lines: Sequence[str]) -> int:
     """Return the number of lines of a block before the text of a subtitle."""
     if lines[0].lstrip("\ufeff").startswith(VTT_BLOCKS):
         return len(lines)
-    times = [number for number, line in enumerate(lines[:2]) if CUE.search(line)]
+    times = [number for number, line in enumerate(lines[:2]) if _has_times(line)]
     return times[0] + 1 if times else len(lines)
+
+
+def _has_times(line: str) -> bool:
+    """Return whether a line has an arrow between digits, as the times of a subtitle have."""
+    match = FROM_DIGIT_TO_DIGIT.search(line)
+    return match is not None and "-->" in match[0]
 
 
 def _cue_segment(lines: Sequence[str]) -> Segment:

@@ -434,3 +434,28 @@ def test_archive_bomb_is_refused_before_it_is_unpacked() -> None:
 def test_limits_are_checked(limits: Limits) -> None:
     with pytest.raises(UserError, match=r"limit|larger"):
         read_document(FILES["a.docx"], "a.docx", limits, LANGUAGES)
+
+
+def test_subtitle_with_a_long_line_is_read_at_once() -> None:
+    digits, tag = b"1" * 300_000, b"<" + b"a" * 300_000
+    content = b"%b\n00:01 --> 00:02\n%b\n" % (digits, tag)
+    document = read_document(content, "a.srt", Limits(), LANGUAGES)
+    assert [segment.text.encode() for segment in document.segments] == [tag]
+    assert document.write() == content
+
+
+@pytest.mark.parametrize(
+    ("times", "is_cue"),
+    [
+        ("1 --> 2", True),
+        ("--> 1 --> 2 -->", True),
+        ("1 --> 2 3 -->", True),
+        ("--> 1 2", False),
+        ("1 2 -->", False),
+        ("1 -- > 2", False),
+    ],
+)
+def test_subtitle_has_an_arrow_between_digits(times: str, is_cue: bool) -> None:
+    content = f"1 --> 2\none\n\n{times}\ntwo\n".encode()
+    document = read_document(content, "a.srt", Limits(), LANGUAGES)
+    assert [segment.text for segment in document.segments] == ["one", "two"][: 1 + is_cue]
