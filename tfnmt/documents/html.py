@@ -73,8 +73,13 @@ MAX_DEPTH = 200
 TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)(?:[^<>]*(/)>)?")
 """A tag: the slash of an end tag, the name, and the slash of an empty element."""
 
-OPTIONAL_END = _names("colgroup dd dt li optgroup option p rp rt tbody td tfoot th thead tr")
-MAX_OPEN_TAGS = 2000
+COMMENT = re.compile(rf"<!(?=--).*?-->[{SPACE}]*", re.DOTALL)
+"""A comment, and white space after it."""
+
+OPTIONAL_END = _names("colgroup dd dt li optgroup option p tbody td tfoot th thead tr")
+MAX_PARSING_STEPS = 200_000_000
+"""Maximum sum of the open tags at each tag. The time of the parser is proportional to it."""
+
 MAX_CODE = 200
 """Characters of code that the model reads as a word. Longer code is an object."""
 
@@ -166,23 +171,30 @@ def read_html(text: str) -> Document:
 
 
 def _check_open_tags(text: str) -> None:
-    """Refuse extreme nesting before the parser, whose time grows with the square of the depth."""
+    """Refuse extreme nesting before the parser, whose time would grow with the square of the depth.
+
+    Tags in scripts and comments count as well. If they were skipped, a page could hide real tags,
+    because only the parser knows for certain where a script or a comment begins.
+    """
     path: list[str] = []
     is_open: Counter[str] = Counter()
+    steps = 0
     for match in TAG.finditer(text):
         is_end, name, is_empty = match[1], match[2].lower(), match[3]
-        if name in VOID or name in OPTIONAL_END:
+        steps += len(path)
+        if steps > MAX_PARSING_STEPS:
+            raise UserError("HTML: too many nested elements; remove some")
+        in_foreign = any(is_open[each] for each in FOREIGN)
+        if (name in VOID or name in OPTIONAL_END) and not in_foreign:
             continue
         if not is_end:
-            if not (is_empty and any(is_open[each] for each in FOREIGN)):
+            if not (is_empty and in_foreign):
                 path.append(name)
                 is_open[name] += 1
         elif is_open[name]:  # otherwise, parsers ignore the end tag
             while (last := path.pop()) != name:
                 is_open[last] -= 1
             is_open[name] -= 1
-        if len(path) > MAX_OPEN_TAGS:
-            raise UserError(f"HTML: nested deeper than {MAX_OPEN_TAGS} elements; remove some")
 
 
 def _siblings(node: LexborNode | None) -> Iterator[LexborNode]:
@@ -193,12 +205,12 @@ def _siblings(node: LexborNode | None) -> Iterator[LexborNode]:
 
 def _doctype(text: str) -> tuple[str, bool]:
     """Return the document type unchanged, and whether the text is a whole page."""
-    start = text.lstrip(SPACE + "\ufeff")
-    while start.startswith("<!--") and "-->" in start:
-        start = start.partition("-->")[2].lstrip(SPACE)
-    lowered = start[:9].lower()
+    start = len(text) - len(text.lstrip(SPACE + "\ufeff"))
+    while comment := COMMENT.match(text, start):
+        start = comment.end()
+    lowered = text[start : start + 9].lower()
     if lowered == "<!doctype":
-        return start.partition(">")[0] + ">", True
+        return text[start:].partition(">")[0] + ">", True
     return "", lowered.startswith(("<html", "<head", "<body"))
 
 

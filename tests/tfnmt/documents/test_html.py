@@ -1,7 +1,7 @@
 import pytest
 
 from tests.tfnmt.documents.translators import Reversed, UpperCase
-from tfnmt.documents.html import _check_open_tags, read_html
+from tfnmt.documents.html import _check_open_tags, _doctype, read_html
 from tfnmt.documents.segments import Translator
 from tfnmt.documents.translation import Options, translate_segments
 from tfnmt.errors import UserError
@@ -105,3 +105,30 @@ def test_deep_nesting_is_refused(opening: str) -> None:
 def test_many_elements_side_by_side_are_accepted(many: str) -> None:
     _check_open_tags(many * 2001)
     _check_open_tags(f"<svg>{'<path d=x />' * 2001}</svg>")
+
+
+@pytest.mark.parametrize(
+    ("first", "opening"), [("", "<rt>"), ("<svg>", "<td>"), ("<svg>", "<input>")]
+)
+def test_deep_nesting_of_elements_without_an_end_tag_is_refused(first: str, opening: str) -> None:
+    with pytest.raises(UserError, match="nested"):
+        _check_open_tags(first + opening * 100_000)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<script>{'for(i=0; i<n; i++){}; ' * 2100}</script>",
+        f"<style>{'/* <a> */ ' * 2100}</style>",
+        "<!-- <div> -->" * 2100,
+    ],
+)
+def test_text_that_looks_like_tags_is_accepted(page: str) -> None:
+    assert translate(page) == page
+
+
+def test_many_comments_before_the_document_type_are_skipped_at_once() -> None:
+    comments = "\ufeff " + "<!-- a -->\n<!--><!--->" * 50_000
+    assert _doctype(comments + "<!DOCTYPE html><p>") == ("<!DOCTYPE html>", True)
+    assert _doctype(comments + "<html>") == ("", True)
+    assert _doctype(comments + "<p>") == _doctype(comments + "<!-- <html>") == ("", False)
