@@ -284,28 +284,15 @@ def _append_to_run(run: Element, text: str) -> None:
 
 
 def _odf_blocks(tree: Tree) -> list[Block]:
-    blocks = []
-    for element in list(tree.iter(f"{TEXT}p", f"{TEXT}h")):
-        for space in list(element.iter(f"{TEXT}s")):
-            _replace_by_space(space)
-        blocks.append(collapse_space(read_block(element, _odf_kind)))
-    return blocks
+    return [
+        collapse_space(read_block(element, _odf_kind))
+        for element in list(tree.iter(f"{TEXT}p", f"{TEXT}h"))
+    ]
 
 
 def _odf_kind(element: Element) -> Kind:
     if element.tag in (f"{TEXT}span", f"{TEXT}a"):
         return "inline"
+    if element.tag == f"{TEXT}s":
+        return "space"
     return "break" if element.tag in (f"{TEXT}tab", f"{TEXT}line-break") else "object"
-
-
-def _replace_by_space(space: Element) -> None:
-    """Replace an element for spaces by one space."""
-    parent, previous = space.getparent(), space.getprevious()
-    if parent is None:
-        return
-    text = " " + (space.tail or "")
-    if previous is None:
-        parent.text = (parent.text or "") + text
-    else:
-        previous.tail = (previous.tail or "") + text
-    parent.remove(space)

@@ -6,6 +6,7 @@ and the format writes the document again. Neither knows anything of the other.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -151,13 +152,11 @@ def mark_changes(pieces: Iterable[Piece]) -> Iterator[MarkChange]:
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:
     """Join neighbors with the same marks, and drop pieces without text, marks and object."""
+    kept = (piece for piece in pieces if piece.text or piece.marks or piece.atom is not None)
     result: list[Piece] = []
-    for piece in pieces:
-        previous = result[-1] if result else None
-        if piece.atom is not None:
-            result.append(piece)
-        elif previous and previous.atom is None and previous.marks == piece.marks:
-            result[-1] = previous._replace(text=previous.text + piece.text)
-        elif piece.text or piece.marks:
-            result.append(piece)
+    for (is_text, marks), group in groupby(kept, lambda piece: (piece.atom is None, piece.marks)):
+        if is_text:
+            result.append(Piece(joined(group), marks))
+        else:
+            result += group
     return result

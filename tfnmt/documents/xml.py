@@ -8,7 +8,7 @@ from typing import Literal
 
 from lxml import etree
 
-from tfnmt.documents.segments import Marks, Piece, Segment, mark_changes
+from tfnmt.documents.segments import Marks, Piece, Segment, mark_changes, merged
 from tfnmt.errors import UserError
 
 Element = etree._Element
@@ -19,10 +19,10 @@ XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 LINK_TARGET = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 """An attribute of an office document that refers to an id elsewhere."""
 
-Kind = Literal["inline", "object", "break", "block"]
+Kind = Literal["inline", "object", "break", "space", "block"]
 Classify = Callable[[Element], Kind]
 """Returns the role of an element within a block: around words, moved as a whole, the end of a
-sentence, or a block of its own."""
+sentence, replaced by a space, or a block of its own."""
 
 SPACES = re.compile(r"[ \t\r\n]+")
 MAX_DEPTH = 200
@@ -127,13 +127,15 @@ def read_block(element: Element, classify: Classify) -> Block:
 def collapse_space(block: Block) -> Block:
     """Replace line breaks and indentation within text by a space, as XHTML and ODF define."""
     for segment in segments_of([block]):
+        pieces = merged(segment.pieces)
         if segment.text.strip():
-            segment.pieces = segment.translation = [
+            pieces = [
                 piece
                 if piece.atom is not None
                 else piece._replace(text=SPACES.sub(" ", piece.text))
-                for piece in segment.pieces
+                for piece in pieces
             ]
+        segment.pieces = segment.translation = pieces
     return block
 
 
@@ -163,6 +165,8 @@ def _child(child: Element, marks: Marks, classify: Classify) -> Iterator[Piece |
         yield from _content(child, (*marks, Inline(child)), classify)
     elif kind == "block":
         yield child
+    elif kind == "space":
+        yield Piece(" ", marks)
     else:
         yield Piece("\n" if kind == "break" else "", marks, child)
 

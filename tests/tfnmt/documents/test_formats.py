@@ -198,6 +198,24 @@ def test_odt_keeps_spans_and_line_breaks() -> None:
     assert expected in content
 
 
+def odt(paragraph: str) -> bytes:
+    namespace = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
+    return make_zip({"content.xml": f"<a {namespace}><text:p>{paragraph}</text:p></a>"})
+
+
+def test_odt_spaces_are_text() -> None:
+    text = 'one<text:s/>two<text:s text:c="2"/><text:s/><text:span>three<text:s/>four</text:span>'
+    expected = "<text:p>ONE TWO <text:span>THREE FOUR</text:span></text:p>"
+    with zipfile.ZipFile(io.BytesIO(translate("a.odt", odt(text)))) as archive:
+        assert expected in archive.read("content.xml").decode()
+
+
+def test_odt_many_spaces_are_read_at_once() -> None:
+    content = odt(f"one{'<text:s/>' * 300_000}two")
+    document = read_document(content, "a.odt", Limits(), LANGUAGES)
+    assert [segment.text for segment in document.segments] == ["one two"]
+
+
 def test_odp_keeps_spans() -> None:
     with zipfile.ZipFile(io.BytesIO(translate("a.odp", translator=Reversed()))) as archive:
         assert "<text:span>TWO</text:span> ONE</text:p>" in archive.read("content.xml").decode()
