@@ -37,11 +37,11 @@ CONTENT = f"{WORD}sdtContent"
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
 DOCX_PARTS = (
-    "word/document.xml",
+    "word/document*.xml",  # some programs number it
     "word/header*.xml",
     "word/footer*.xml",
-    "word/footnotes.xml",
-    "word/endnotes.xml",
+    "word/footnotes*.xml",
+    "word/endnotes*.xml",
     "word/comments.xml",
 )
 PPTX_PARTS = ("ppt/slides/slide*.xml", "ppt/notesSlides/notesSlide*.xml")
@@ -125,7 +125,7 @@ def _read(
     content: bytes, name: str, limits: Limits, patterns: Sequence[str], read_blocks: ReadBlocks
 ) -> Document:
     archive = Archive(content, name, limits)
-    if patterns[0].replace("*", "1") not in archive.names:
+    if not any(fnmatchcase(part, patterns[0]) for part in archive.names):
         raise UserError(f"{name}: has no text of this format; check the suffix of the name")
     parts = [
         part for part in archive.names if any(fnmatchcase(part, pattern) for pattern in patterns)

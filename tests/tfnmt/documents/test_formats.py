@@ -177,6 +177,22 @@ def test_docx_control_and_link_whose_words_are_apart_are_written_twice() -> None
         assert all(link.get(f"{{{RELATIONSHIPS}}}id") == "rId3" for link in links)
 
 
+def test_docx_main_part_may_have_a_number() -> None:
+    renamed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(FILES["a.docx"])) as archive,
+        zipfile.ZipFile(renamed, "w") as target,
+    ):
+        for name in archive.namelist():
+            content = archive.read(name).replace(b"word/document.xml", b"word/document2.xml")
+            target.writestr(name.replace("document.xml", "document2.xml"), content)
+    document = docx.Document(io.BytesIO(translate("a.docx", renamed.getvalue())))
+    assert [paragraph.text for paragraph in document.paragraphs] == [
+        "THE TITLE",
+        "ONE TWO THREE FOUR.\tAFTER",
+    ]
+
+
 def test_pptx_keeps_the_style_of_each_run() -> None:
     presentation = pptx.Presentation(io.BytesIO(translate("a.pptx", translator=Reversed())))
     slide = presentation.slides[0]
