@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 
+from tfnmt.documents.detection import primary_language
 from tfnmt.documents.segments import Document, text_segment
 from tfnmt.documents.xml import (
     XML_LANG,
@@ -90,7 +91,9 @@ def read_xliff(content: bytes, name: str, target: str) -> Document:
         for file in _named(root, "file"):
             file.set("target-language", target)
         parents = [unit for unit in _named(root, "trans-unit") if _is_translated(unit)]
-    blocks = [read_block(target, _code_kind) for parent in parents for target in _target(parent)]
+    blocks = [
+        read_block(each, _code_kind) for parent in parents for each in _target(parent, target)
+    ]
     return _document(blocks, lambda: write_xml(tree))
 
 
@@ -107,7 +110,7 @@ def _is_translated(unit: Element) -> bool:
     return value != "no"
 
 
-def _target(parent: Element) -> Iterator[Element]:
+def _target(parent: Element, language: str) -> Iterator[Element]:
     """Yield the target of a unit with the content of the source, unless it has a translation."""
     source = next(_children(parent, "source"), None)
     target = next(_children(parent, "target"), None)
@@ -118,6 +121,8 @@ def _target(parent: Element) -> Iterator[Element]:
     place = next(_children(parent, "seg-source"), source)
     target = deepcopy(source)
     target.tag = str(source.tag).replace("source", "target")
+    if XML_LANG in target.attrib:
+        target.set(XML_LANG, language)
     tail, place.tail = place.tail, None  # otherwise it would follow the target
     target.tail = tail
     place.addnext(target)
@@ -141,15 +146,16 @@ def read_tmx(content: bytes, name: str, source: str, target: str) -> Document:
     if local_name(tree.getroot()) != "tmx":
         raise UserError(f"{name}: no TMX file; check the suffix of the name")
     source = source or _header_language(tree.getroot())
+    primary = primary_language(source)
     blocks: list[Block] = []
     found = False
     for unit in _named(tree.getroot(), "tu"):
         variants = {_language(variant): variant for variant in _children(unit, "tuv")}
-        if source not in variants:
+        if primary not in variants:
             continue
         found = True
-        if target not in variants:
-            variant = deepcopy(variants[source])
+        if primary_language(target) not in variants:
+            variant = deepcopy(variants[primary])
             variant.attrib.pop("lang", None)
             variant.set(XML_LANG, target)
             unit.append(variant)
@@ -162,16 +168,12 @@ def read_tmx(content: bytes, name: str, source: str, target: str) -> Document:
 def _header_language(root: Element) -> str:
     """Return the language of the source text according to the header, without its region."""
     headers = _named(root, "header")
-    return _primary(headers[0].get("srclang") or "") if headers else ""
+    return primary_language(headers[0].get("srclang") or "") if headers else ""
 
 
 def _language(variant: Element) -> str:
     """Return the language of a variant without its region."""
-    return _primary(variant.get(XML_LANG) or variant.get("lang") or "")
-
-
-def _primary(code: str) -> str:
-    return code.replace("_", "-").partition("-")[0].lower()
+    return primary_language(variant.get(XML_LANG) or variant.get("lang") or "")
 
 
 def _document(blocks: list[Block], finish: Callable[[], bytes]) -> Document:

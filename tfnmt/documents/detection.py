@@ -17,6 +17,11 @@ def is_installed() -> bool:
     return importlib.util.find_spec("lingua") is not None
 
 
+def primary_language(code: str) -> str:
+    """Return a language code without its region, such as `pt` for `pt-BR` and for `pt_BR`."""
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
 class Guess(NamedTuple):
     """A language and the confidence in it, from 0 to 1."""
 
@@ -34,7 +39,7 @@ class Detector:
             languages: Codes of the possible languages. Those that lingua does not know are never
                 detected.
         """
-        self._codes = sorted({code.partition("-")[0].lower(): code for code in languages}.items())
+        self._codes = sorted({primary_language(code): code for code in languages}.items())
 
     def detect(self, text: str) -> list[Guess]:
         """Return the possible languages, the most probable first.

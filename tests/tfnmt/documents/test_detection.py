@@ -24,3 +24,9 @@ def test_text_without_letters_has_no_language() -> None:
 def test_only_known_language_is_certain_and_unknown_codes_are_ignored() -> None:
     guesses = Detector(["en-GB", "xx"]).detect("any text")
     assert [(guess.language, guess.confidence) for guess in guesses] == [("en-GB", 1.0)]
+
+
+def test_language_codes_may_name_a_region_with_an_underscore() -> None:
+    best, *_ = Detector(["pt_BR", "en", "de"]).detect("Onde posso comprar um bilhete esta noite?")
+    assert best.language == "pt_BR"
+    assert best.confidence > 0.5

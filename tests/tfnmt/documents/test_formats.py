@@ -335,6 +335,23 @@ def test_xliff_gets_targets_with_inline_elements() -> None:
     assert b'trgLang="de"' in translate("a.xliff")
 
 
+def test_xliff_target_does_not_keep_the_language_of_the_source() -> None:
+    content = FILES["a.xlf"].replace(b"<source>one", b'<source xml:lang="en">one')
+    assert b'<target xml:lang="de">ONE <g' in translate("a.xlf", content)
+    assert b'<source xml:lang="en">one <g' in translate("a.xlf", content)
+
+
+@pytest.mark.parametrize("source", ["pt_BR", "pt-BR", "PT"])
+def test_tmx_languages_are_compared_without_their_regions(source: str) -> None:
+    variant = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'.format
+    unit = f"<tu>{variant('pt-BR', 'um')}{variant('en_US', 'one')}</tu>"
+    content = f"<tmx><body>{unit}<tu>{variant('pt-BR', 'dois')}</tu></body></tmx>".encode()
+    document = read_document(content, "a.tmx", Limits(), Languages(source, "en-GB"))
+    assert [segment.text for segment in document.segments] == ["dois"]
+    document = read_document(content, "a.tmx", Limits(), Languages("en", source))
+    assert not document.segments
+
+
 def test_tmx_gets_the_target_language() -> None:
     content = translate("a.tmx")
     assert b'<tuv xml:lang="de"><seg>ONE <hi>TWO</hi></seg>' in content
