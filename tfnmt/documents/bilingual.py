@@ -10,6 +10,7 @@ from tfnmt.documents.xml import (
     Block,
     Element,
     Kind,
+    is_translated,
     local_name,
     parse_xml,
     read_block,
@@ -85,29 +86,16 @@ def read_xliff(content: bytes, name: str, target: str) -> Document:
         raise UserError(f"{name}: no XLIFF file; check the suffix of the name")
     if root.get("version", "").startswith("2"):
         root.set("trgLang", target)
-        units = [unit for unit in _named(root, "unit") if _is_translated(unit)]
+        units = [unit for unit in _named(root, "unit") if is_translated(unit)]
         parents = [segment for unit in units for segment in _named(unit, "segment")]
     else:
         for file in _named(root, "file"):
             file.set("target-language", target)
-        parents = [unit for unit in _named(root, "trans-unit") if _is_translated(unit)]
+        parents = [unit for unit in _named(root, "trans-unit") if is_translated(unit)]
     blocks = [
         read_block(each, _code_kind) for parent in parents for each in _target(parent, target)
     ]
     return _document(blocks, lambda: write_xml(tree))
-
-
-def _is_translated(unit: Element) -> bool:
-    """Return whether a unit and the elements around it are to be translated."""
-    value = next(
-        (
-            value
-            for element in (unit, *unit.iterancestors())
-            if (value := element.get("translate")) is not None
-        ),
-        "yes",
-    )
-    return value != "no"
 
 
 def _target(parent: Element, language: str) -> Iterator[Element]:

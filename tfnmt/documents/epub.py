@@ -12,6 +12,7 @@ from tfnmt.documents.xml import (
     Kind,
     Tree,
     collapse_space,
+    is_translated,
     local_name,
     parse_xml,
     read_block,
@@ -65,10 +66,10 @@ def read_epub(content: bytes, name: str, limits: Limits) -> Document:
             attributes += _attributes(tree)
 
     def write() -> bytes:
+        for attribute in attributes:  # before the blocks, which copy elements
+            attribute.write()
         for block in blocks:
             block.write()
-        for attribute in attributes:
-            attribute.write()
         return archive.replace({part: write_xml(tree) for part, tree in trees.items()})
 
     segments = segments_of(blocks) + [attribute.segment for attribute in attributes]
@@ -88,7 +89,7 @@ def _named(tree: Tree, name: str) -> Iterator[Element]:
 
 def _page_blocks(element: Element) -> Iterator[Block]:
     """Yield an element and the blocks inside, without those that are not translated."""
-    if _is_excluded(element) or local_name(element) in OPAQUE:
+    if not is_translated(element) or local_name(element) in OPAQUE:
         return
     block = collapse_space(read_block(element, _kind))
     yield block
@@ -105,17 +106,13 @@ def _kind(element: Element) -> Kind:
         return "object"
     if any(local_name(each) in BLOCKS for each in element.iter()):
         return "block"
-    opaque = name in OPAQUE or name in CODE or _is_excluded(element)
+    opaque = name in OPAQUE or name in CODE or not is_translated(element)
     return "object" if opaque else "inline"
-
-
-def _is_excluded(element: Element) -> bool:
-    return element.get("translate") == "no"
 
 
 def _attributes(tree: Tree) -> Iterator[_Attribute]:
     for element in tree.iter("{*}*"):
-        if local_name(element) not in OPAQUE and not _is_excluded(element):
+        if local_name(element) not in OPAQUE and is_translated(element):
             for name in TRANSLATED_ATTRIBUTES:
                 if (value := element.get(name, "")).strip():
                     yield _Attribute(element, name, text_segment(value))

@@ -67,6 +67,12 @@ def local_name(element: Element) -> str:
     return etree.QName(element).localname if isinstance(element.tag, str) else ""
 
 
+def is_translated(element: Element) -> bool:
+    """Return whether an element is to be translated, by the nearest attribute `translate`."""
+    values = (each.get("translate") for each in (element, *element.iterancestors()))
+    return next((value for value in values if value is not None), "yes") != "no"
+
+
 @dataclass(frozen=True)
 class Inline:
     """The mark of an element around words. Each element is a mark of its own."""

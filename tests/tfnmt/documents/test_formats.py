@@ -247,6 +247,29 @@ def test_epub_picture_with_a_title_does_not_end_a_sentence() -> None:
     assert len(translator.texts) == 1
 
 
+def translate_page(body: str) -> str:
+    """Return the body of a translated book with one page."""
+    page = f'<html xmlns="http://www.w3.org/1999/xhtml"><body>{body}</body></html>'
+    translated = translate(
+        "a.epub", make_zip({"META-INF/container.xml": CONTAINER, "page.xhtml": page})
+    )
+    with zipfile.ZipFile(io.BytesIO(translated)) as archive:
+        text = archive.read("page.xhtml").decode()
+    return text.partition("<body>")[2].partition("</body>")[0]
+
+
+def test_epub_attributes_of_inline_elements_are_translated() -> None:
+    body = '<p><a title="hello world">read <i title="one">more</i> here</a></p>'
+    expected = '<p><a title="HELLO WORLD">READ <i title="ONE">MORE</i> HERE</a></p>'
+    assert translate_page(body) == expected
+
+
+def test_epub_attributes_inside_of_excluded_elements_are_kept() -> None:
+    image = '<img alt="secret name"/>'
+    body = f'<div translate="no"><p>{image}</p></div><p>one <i translate="no">{image}</i></p>'
+    assert translate_page(body) == body.replace("one", "ONE")
+
+
 def test_epub_keeps_its_structure() -> None:
     with zipfile.ZipFile(io.BytesIO(translate("a.epub"))) as archive:
         page = archive.read("page.xhtml").decode()
