@@ -169,7 +169,7 @@ class _Reader:
             elif kind == "hardbreak":
                 yield Piece("\n", marks, BREAK)
             elif kind == "image":
-                description = Segment([Piece(token.content)])
+                description = Segment(list(self._pieces(token.children or (), ())))
                 self.descriptions.append(description)
                 yield Piece("", marks, Image(description, _address(token, "src")))
             elif kind == "code_inline":
@@ -245,6 +245,5 @@ def _split_space(text: str) -> tuple[str, str]:
 
 def _atom(atom: str | Image) -> str:
     if isinstance(atom, Image):
-        description = SPECIAL.sub(r"\\\g<0>", atom.description.translated_text)
-        return f"![{description}]({atom.address})"
+        return f"![{_write_pieces(atom.description.translation)}]({atom.address})"
     return atom

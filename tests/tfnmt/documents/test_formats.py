@@ -337,6 +337,18 @@ def test_markdown_characters_of_a_translation_are_escaped() -> None:
     assert rb"\| e\_f |" in translate("a.md", table, Special())
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"![Config\_file *x*](x.png)", r"![Config\_file *X*](x.png)"),
+        ("![a `b_c` [d](e) ![f](g)\nh](x.png)", "![A `b_c` [D](e) ![F](g) H](x.png)"),
+        ("![](x.png)", "![](x.png)"),
+    ],
+)
+def test_markdown_description_of_an_image_keeps_its_markup(text: str, expected: str) -> None:
+    assert translate("a.md", text.encode()).decode() == expected
+
+
 def test_subtitles_keep_times_and_lines() -> None:
     srt = translate("a.srt").decode()
     assert "00:00:01,000 --> 00:00:02,000\nHELLO <i>MY</i> FRIENDS,\nHOW ARE YOU?\n\n2\n" in srt
