@@ -122,5 +122,6 @@ def _detect(translator: TextTranslator, document: Document, target: str) -> str:
     text = "\n".join(segment.text for segment in document.segments)
     guesses = Detector(sources).detect(text)
     if not guesses:
-        raise UsageError(f"--source: the text has no letters; set one of {', '.join(sources)}")
+        problem = "the language cannot be detected"
+        raise UsageError(f"--source: {problem}; set one of {', '.join(sources)}")
     return guesses[0].language
