@@ -55,8 +55,8 @@ class Curves(keras.callbacks.Callback):
 class Histograms(keras.callbacks.Callback):
     """Writes histograms of all weights, and of their gradients in the next step, every `steps`.
 
-    The gradients are computed separately, for the whole next batch, so that the training step does
-    not have to return them.
+    The gradients are computed separately, for the first device's part of the next batch, so that
+    the training step does not have to return them.
     """
 
     def __init__(self, writer: Any, progress: Progress, batches: Batches, steps: int) -> None:
@@ -72,7 +72,9 @@ class Histograms(keras.callbacks.Callback):
             self._write(self.progress.step)
 
     def _write(self, step: int) -> None:
-        (batch,) = self.batches.shards(step, replicas=1)
+        # The gradients of the whole batch might not fit into the memory of one device.
+        replicas = self.model.distribute_strategy.num_replicas_in_sync
+        batch, *_ = self.batches.shards(step, replicas)
         gradients = self.model.gradients(((batch.source, batch.target_in), batch.target_out))
         weights = self.model.transformer.trainable_variables
         with self.writer.as_default(step):
