@@ -145,6 +145,39 @@ def test_translation_follows_typing_and_languages(page: Page) -> None:
     expect(page.locator("#target")).to_be_empty()
 
 
+EDIT_AND_SWAP = """(text) => {
+  const source = document.getElementById("source");
+  source.value = text;
+  source.dispatchEvent(new Event("input"));
+  document.getElementById("swap").click();
+}"""
+
+
+def test_swap_keeps_a_text_that_is_not_translated_yet(page: Page) -> None:
+    translate(page, "Thank you!")
+    expect(page.locator("#target")).to_have_text("Danke!")
+    page.evaluate(EDIT_AND_SWAP, "The dog sleeps.")
+    expect(page.get_by_role("combobox", name="Source language")).to_have_value("de")
+    expect(page.locator("#source")).to_have_value("The dog sleeps.")
+
+
+SWAP_AT_FIRST_RESULT = """() => {
+  const target = document.getElementById("target");
+  const observer = new MutationObserver(() => {
+    observer.disconnect();
+    document.getElementById("swap").click();
+  });
+  observer.observe(target, { childList: true });
+}"""
+
+
+def test_swap_keeps_a_text_whose_translation_is_incomplete(page: Page) -> None:
+    page.evaluate(SWAP_AT_FIRST_RESULT)
+    translate(page, TEXT)
+    expect(page.get_by_role("combobox", name="Source language")).to_have_value("de")
+    expect(page.locator("#source")).to_have_value(TEXT)
+
+
 def test_nothing_is_translated_while_an_input_method_composes(page: Page) -> None:
     field = page.get_by_role("textbox", name="Text to translate")
     field.dispatch_event("compositionstart")

@@ -18,6 +18,7 @@ const remembered = new Map(); // by target language and sentence: { translation,
 let card = null;
 let request = 0; // number of the newest request; older ones stop
 let shown = 0; // number of the request whose translation is shown
+let completed = 0; // number of the request whose translation is shown completely
 let visited = null; // word
 let composing = false; // whether an input method composes a character
 let timer;
@@ -106,11 +107,12 @@ function updateSwap() {
   find("target").lang = find("to").value;
 }
 
+// After a swap, the translation becomes the text, if it is complete and up to date.
 function swap() {
   const [source, translation] = [find("from").value, find("target").textContent];
   find("from").value = find("to").value;
   fillTargets(source);
-  if (translation) find("source").value = translation;
+  if (translation && completed === request) find("source").value = translation;
   changed();
 }
 
@@ -166,6 +168,7 @@ async function translateText() {
     next = performance.now() + INTERVAL;
   }
   show(text, done);
+  completed = mine;
   find("spoken").textContent = find("target").textContent;
   find("note").textContent = done.some(({ truncated }) => truncated)
     ? `Only the first ${card.limits.max_source_length} tokens of a sentence are translated.`
