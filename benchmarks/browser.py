@@ -19,7 +19,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 from threading import Thread
-from typing import Any
+from typing import Any, BinaryIO
 
 from absl import flags
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -76,9 +76,7 @@ class StaticServer:
                 super().do_GET()
 
             def copyfile(self, source: Any, outputfile: Any) -> None:
-                content = source.read()
-                server.sent += len(content)
-                outputfile.write(content)
+                server.send(self.path, source.read(), outputfile)
 
             def log_message(self, *message: object) -> None:
                 pass
@@ -86,6 +84,11 @@ class StaticServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def send(self, path: str, content: bytes, file: BinaryIO) -> None:
+        """Send the content of the file at a path."""
+        self.sent += len(content)
+        file.write(content)
 
     def stop(self) -> None:
         """Stop the server."""

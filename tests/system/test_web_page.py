@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from threading import Event
+from typing import BinaryIO
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from benchmarks.browser import StaticServer
+from tests.system.conftest import wait_until
 from tfnmt import export
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.litert.model import LiteRTModel
@@ -251,6 +254,50 @@ def test_model_is_requested_once(page: Page, site: StaticServer) -> None:
     large = [path for path in site.requests if "/model/" in path or "/litert/" in path]
     assert len(large) == len(set(large)) == 6
     assert not any("compat" in path for path in large)
+
+
+class LastByteServer(StaticServer):
+    """A server that holds back the last byte of the model until it is released."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.released = Event()
+
+    def send(self, path: str, content: bytes, file: BinaryIO) -> None:
+        if path.endswith("/model.tflite.gz"):
+            file.write(content[:-1])
+            self.released.wait()
+            content = content[-1:]
+        super().send(path, content, file)
+
+
+def test_progress_of_the_first_download_is_shown(context: BrowserContext, web_export: Path) -> None:
+    site = LastByteServer(web_export)
+    page = context.new_page()
+    page.goto(site.url)
+    # The runtime's script is not counted.
+    loaded = [*web_export.glob("model/*"), web_export / "litert/litert_wasm_internal.wasm.gz"]
+    size = sum(path.stat().st_size for path in loaded)
+    expect(page.locator("#progress")).to_have_text(f"{size / 1e6:.1f} MB")
+    site.released.set()
+    wait_for_model(page)
+    site.stop()
+
+
+IS_KEPT = "async (name) => Boolean(await caches.match(name))"
+
+
+def test_file_of_another_export_is_not_kept(
+    context: BrowserContext, web_export: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(web_export, tmp_path / "site")
+    with (folder / "model/model_card.json").open("a") as card:
+        card.write("\n")
+    site = StaticServer(folder)
+    page = open_page(context, site.url, [])
+    wait_until(lambda: page.evaluate(IS_KEPT, "model/model.tflite.gz"))
+    assert not page.evaluate(IS_KEPT, "model/model_card.json")
+    site.stop()
 
 
 def test_page_works_offline_after_the_first_visit(

@@ -17,7 +17,7 @@ self.addEventListener("install", (event) => event.waitUntil(install()));
 self.addEventListener("activate", (event) => event.waitUntil(activate()));
 self.addEventListener("fetch", (event) => {
   const name = nameOf(event.request.url);
-  if (event.request.method === "GET" && name in CHECKSUMS) event.respondWith(answer(name));
+  if (event.request.method === "GET" && name in CHECKSUMS) event.respondWith(answer(event, name));
 });
 
 const urlOf = (name) => new URL(name, scope).href;
@@ -55,13 +55,13 @@ async function activate() {
   await self.clients.claim();
 }
 
-async function answer(name) {
+async function answer(event, name) {
   const cache = await openCache();
   const kept = await cache.match(urlOf(name));
   if (kept) return kept;
   const response = await fetch(urlOf(name), { cache: "no-cache" });
-  // The page works without a kept file, for example if the disk is full.
-  await keep(cache, name, response.clone()).catch(() => {});
+  // The page gets the file while it arrives. It works without a kept file, for example if the disk is full.
+  event.waitUntil(keep(cache, name, response.clone()).catch(() => {}));
   return response;
 }
 
