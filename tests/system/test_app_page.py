@@ -915,7 +915,9 @@ def test_unreachable_server_is_reported_and_can_be_retried(page: Page) -> None:
     expect(target(page)).to_have_text("there")
 
 
-def test_api_key_is_requested_validated_and_sent(page: Page) -> None:
+def require_key(page: Page) -> None:
+    """Translate only with the API key good-key."""
+
     def guarded(route: Route) -> None:
         header = route.request.headers.get("authorization")
         code = "invalid_key" if header else "unauthorized"
@@ -926,6 +928,10 @@ def test_api_key_is_requested_validated_and_sent(page: Page) -> None:
 
     page.route(TRANSLATE, guarded)
     page.route(ALIGN, lambda route: route.fulfill(json={"pairs": []}))
+
+
+def test_api_key_is_requested_validated_and_sent(page: Page) -> None:
+    require_key(page)
     key = page.get_by_label("API key")
     expect(key).to_be_hidden()
     source(page).fill("text")
@@ -937,6 +943,22 @@ def test_api_key_is_requested_validated_and_sent(page: Page) -> None:
         key.fill(value)
         page.locator("#key button").click()
         expect(key).to_be_visible(visible=not valid)
+    expect(target(page)).to_have_text("there")
+
+
+BLOCK_STORAGE = """for (const name of ["sessionStorage", "localStorage"])
+  Object.defineProperty(window, name, {
+    get() { throw new DOMException("The request was denied.", "SecurityError"); },
+  });"""
+
+
+def test_page_with_blocked_storage_translates_and_keeps_the_api_key(page: Page) -> None:
+    page.add_init_script(BLOCK_STORAGE)
+    page.reload()
+    require_key(page)
+    source(page).fill("text")
+    page.get_by_label("API key").fill("good-key")
+    page.locator("#key button").click()
     expect(target(page)).to_have_text("there")
 
 

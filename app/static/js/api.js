@@ -1,5 +1,7 @@
 // Requests to the server of this page.
 
+import { load, store } from "./storage.js";
+
 const KEY = "api-key";
 
 const UNREACHABLE = "The server cannot be reached; check your connection.";
@@ -14,7 +16,13 @@ export class ApiError extends Error {
   }
 }
 
-export const storeKey = (key) => sessionStorage.setItem(KEY, key);
+let key = load("sessionStorage", KEY);
+
+// Keeps the key of the next requests, also if the browser blocks its storage.
+export function storeKey(value) {
+  key = value;
+  store("sessionStorage", KEY, value);
+}
 
 export const fetchModels = () => send("api/v1/models", { method: "GET" });
 
@@ -66,7 +74,6 @@ export const pause = (milliseconds, signal) =>
 
 // `read` is the method that reads a successful response.
 async function send(path, request, read = "json") {
-  const key = sessionStorage.getItem(KEY);
   const headers = { ...request.headers, ...(key && { Authorization: `Bearer ${key}` }) };
   let response;
   try {
