@@ -760,6 +760,7 @@ def mock_uppercase(page: Page) -> list[list[str]]:
         ("1\tone\n2\ttwo", "1\tone\tONE\n2\ttwo\tTWO"),
         ("1\tone\n2\ttwo\n", "1\tone\tONE\n2\ttwo\tTWO\n"),
         ("1\tone\n\n2\ttwo\n", "1\tone\tONE\n\n2\ttwo\tTWO\n"),
+        ("1\tone\n\t\n2\ttwo\n", "1\tone\tONE\n\t\t\n2\ttwo\tTWO\n"),
         ("1\n2\ttwo\tx", "1\t\t\t\n2\ttwo\tx\tTWO"),
         ("1\tone|two\n", "1\tone|two\tONE TWO\n"),
         ("1\tone\n2\ttwo\r\n3\tthree", "1\tone\tONE\n2\ttwo\tTWO\r\n3\tthree\tTHREE"),

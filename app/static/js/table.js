@@ -103,7 +103,7 @@ function content({ cells, columns, ends }, { column, header, languages }, parts,
   if (header) rows[0] = `${cells[0][column] ?? ""} (${languages.target})`;
   const lines = rows.map((text, row) => {
     const cell = text.replace(/[\t\r\n]+/g, " "); // a line break would add a line
-    if (!cells[row].join("")) return "";
+    if (cells[row].join("\t") === "") return ""; // an empty line, not a row of empty cells
     return [...cells[row], ...Array(columns - cells[row].length).fill(""), cell].join("\t");
   });
   return lines.map((line, row) => line + (ends[row] ?? "")).join("");
