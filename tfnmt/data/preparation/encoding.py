@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from tfnmt.data.preparation.storage import FlatWriter, TextArray, open_text
 from tfnmt.data.preparation.tokenizer import Tokenizer
+from tfnmt.errors import UserError
 from tfnmt.progress import progress_bar
 from tfnmt.runs.checkpoints import TOKENIZER
 from tfnmt.runtime.startup import CPU_COUNT
@@ -60,6 +62,9 @@ def encode(folder: Path, directions: Mapping[str, range]) -> dict[str, dict[str,
 
     Returns:
         The number of ids of each side, by direction.
+
+    Raises:
+        UserError: A process was killed.
     """
     chunks = list(chunks_of(directions, CHUNK))
     tokens = {direction: dict.fromkeys(SIDES, 0) for direction in directions}
@@ -127,7 +132,15 @@ def _encoders(folder: Path, chunks: Sequence[Chunk]) -> Iterator[Callable[..., I
             with _interrupts_blocked():
                 return pool.map(function, rows)
 
-        yield mapped
+        try:
+            yield mapped
+        except BrokenProcessPool as error:
+            raise UserError(
+                "an encoding process was killed, probably because memory ran out; provide more "
+                "memory, or use one CPU (taskset --cpu-list 0)"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error, the other chunks are not needed
 
 
 @contextmanager

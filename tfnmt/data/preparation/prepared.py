@@ -110,7 +110,8 @@ def prepare(
             encode the text. The result is the same.
 
     Raises:
-        UserError: The text cannot be read, no pair is left, or the disk is full.
+        UserError: The text cannot be read, no pair is left, the disk is full, or a process was
+            killed.
     """
     folder = cache_dir / "prepared" / prepared_name(config, corpus, tokenizer)
     try:
