@@ -151,9 +151,11 @@ def resample(
 
     # The samples are those of sacreBLEU's own bootstrap, which fails if a sample scores 0.
     statistics = np.array(metric._extract_corpus_statistics(hypotheses, [references]))
-    samples = np.random.default_rng(SEED).choice(len(statistics), (RESAMPLES, len(statistics)))
+    random, count = np.random.default_rng(SEED), len(statistics)
 
     def score(rows: np.ndarray) -> float:
         return float(metric._compute_score_from_stats(rows.sum(axis=0)).score)
 
-    return Resampled(score(statistics), np.array([score(statistics[rows]) for rows in samples]))
+    # One sample at a time: the row numbers of all samples could exceed the memory.
+    samples = [score(statistics[random.choice(count, count)]) for _ in range(RESAMPLES)]
+    return Resampled(score(statistics), np.array(samples))

@@ -41,7 +41,7 @@ def count_padding(plan: Plan) -> PaddingStatistics:
     for step in range(plan.batches_per_epoch):
         pairs, length = plan.batch(step)
         for side in (pairs.source, pairs.target):
-            tokens[length] += int(side.lengths[pairs.rows].sum())
+            tokens[length] += int(side.lengths_of(pairs.rows).sum())
             padded_tokens[length] += length * len(pairs.rows)
         shortest.append(int(pairs.lengths.min()))
     lengths = sorted(padded_tokens)

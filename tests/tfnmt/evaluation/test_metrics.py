@@ -1,7 +1,9 @@
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sacrebleu
 
@@ -10,8 +12,11 @@ from tfnmt.evaluation import multi30k
 from tfnmt.evaluation.metrics import (
     METRICS,
     OPTIONS,
+    RESAMPLES,
+    SEED,
     STANDARD_METRICS,
     bleu,
+    resample,
     score_with_interval,
     scores,
     select_metrics,
@@ -66,6 +71,24 @@ def test_intervals_exist_if_samples_score_0() -> None:
     assert bleu_score["low"] < bleu_score["score"] < bleu_score["high"]
     nothing = scores(["-"] * 12, REFERENCES)
     assert nothing["bleu"]["score"] == nothing["bleu"]["high"] == 0
+
+
+def test_samples_are_sampled_one_at_a_time() -> None:
+    """They equal those sampled at once, whose row numbers would take 4 MB."""
+    lines = [f"word {number % 7} of {number % 13}" for number in range(501)]
+    references = [line.replace("3", "4") for line in lines]
+    metric = METRICS["bleu"].create()
+    tracemalloc.start()
+    try:
+        found = resample(metric, lines, references)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    statistics = np.array(metric._extract_corpus_statistics(lines, [references]))
+    rows = np.random.default_rng(SEED).choice(501, (RESAMPLES, 501))
+    expected = [metric._compute_score_from_stats(statistics[own].sum(axis=0)).score for own in rows]
+    assert found.samples.tolist() == expected
+    assert peak < 2e6
 
 
 def test_registry_has_standard_metrics_and_the_metrics_of_each_option() -> None:

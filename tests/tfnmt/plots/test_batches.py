@@ -5,6 +5,7 @@ import pytest
 
 from tests.plans import plan_of_lengths
 from tfnmt.data.batching.plan import Plan
+from tfnmt.data.preparation.storage import TokenArray
 from tfnmt.plots.batches import count_padding, draw_batches
 
 RANDOM = np.random.default_rng(1)
@@ -26,6 +27,16 @@ def test_statistics_count_all_tokens_of_the_epoch_and_the_padding(plan: Plan) ->
     assert statistics.padding_share == pytest.approx(statistics.padding.sum() / padded_tokens)
     assert (statistics.padding >= 0).all()
     assert statistics.lengths.tolist() == sorted({length for _, length in batches})
+
+
+def test_counting_reads_only_the_lengths_of_each_batch(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = count_padding(plan)
+    monkeypatch.delattr(TokenArray, "lengths")  # of the whole corpus
+    found = count_padding(plan)
+    for values, same in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(values, same)
 
 
 def test_padding_bars_are_stacked_on_token_bars_without_overlap(plan: Plan) -> None:

@@ -40,8 +40,8 @@ class Pairs(NamedTuple):
     @property
     def lengths(self) -> np.ndarray:
         """Return the length of the longer side of each pair, in tokens with EOS."""
-        longer: np.ndarray = np.maximum(self.source.lengths, self.target.lengths)[self.rows]
-        return longer
+        source, target = (side.lengths_of(self.rows) for side in (self.source, self.target))
+        return np.maximum(source, target)
 
 
 class PlannedBatch(NamedTuple):
@@ -75,6 +75,7 @@ class Plan:
         self._max_length = config.data.max_length
         self._seed = config.training.seed
         self._windows = max(1, len(rows) // window_rows)
+        self._epoch = lru_cache(maxsize=1)(self._shuffle_epoch)
         self._read = lru_cache(maxsize=2)(partial(self._read_window, read))
         self._window = lru_cache(maxsize=2)(self._make_window)
         self._lock = Lock()  # so that no window is tokenized twice
@@ -107,8 +108,12 @@ class Plan:
     def _read_window(self, read: Read, window: int) -> Pairs:
         """Return the shuffled pairs of a window. Windows are counted over all epochs."""
         epoch, number = divmod(window, self._windows)
-        shuffled = self._random(epoch).permutation(self.sampled.of(epoch))
-        return read(np.array_split(shuffled, self._windows)[number], window)
+        return read(self._epoch(epoch)[number], window)
+
+    def _shuffle_epoch(self, epoch: int) -> list[np.ndarray]:
+        """Return the shuffled rows of each window of an epoch."""
+        shuffled = np.random.default_rng((self._seed, epoch)).permutation(self.sampled.of(epoch))
+        return np.array_split(shuffled, self._windows)
 
     def _make_window(self, window: int) -> list[PlannedBatch]:
         """Return the batches of a window in order."""
@@ -125,9 +130,6 @@ class Plan:
     def _padded(self, lengths: np.ndarray) -> np.ndarray:
         padded = padded_lengths(lengths)
         return np.where(lengths <= self._max_length, np.minimum(padded, self._max_length), padded)
-
-    def _random(self, epoch: int) -> np.random.Generator:
-        return np.random.default_rng((self._seed, epoch))
 
 
 def make_plan(config: Config, prepared: Prepared) -> Plan:

@@ -24,6 +24,11 @@ class TokenArray:
         """Return the number of ids of each sentence, [sentences]."""
         return np.diff(self.splits)
 
+    def lengths_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number of ids of some sentences, without reading the others."""
+        lengths: np.ndarray = self.splits[rows + 1] - self.splits[rows]
+        return lengths
+
     def __getitem__(self, row: int) -> np.ndarray:
         return self.ids[self.splits[row] : self.splits[row + 1]]
 

@@ -275,6 +275,22 @@ def test_steps_with_bpe_dropout_do_not_depend_on_the_order_of_requests(toy: Prep
         assert one.pairs.lengths.tolist() == other.pairs.lengths.tolist()
 
 
+def test_rows_of_an_epoch_are_sampled_and_shuffled_once_for_all_windows(
+    toy: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_with_dropout(toy, 256, 0.1)
+    sampled, requests = plan.sampled.of, []
+
+    def recorded(number: int) -> np.ndarray:
+        requests.append(number)
+        return sampled(number)
+
+    monkeypatch.setattr(plan.sampled, "of", recorded)
+    for number in (3, 4):
+        epoch(plan, number)
+    assert requests == [3, 4]
+
+
 @pytest.mark.parametrize("longest", [2, 63, 64, 100, 1000])
 def test_padded_lengths_exceed_the_lengths_by_at_most_an_eighth(longest: int) -> None:
     lengths = np.arange(1, longest + 1)

@@ -43,6 +43,14 @@ def test_token_array_returns_sentences_by_row() -> None:
     assert [sentences[row].tolist() for row in range(2)] == [[5, 6, 2], [7, 2]]
 
 
+def test_token_array_returns_the_lengths_of_some_sentences() -> None:
+    lengths = np.random.default_rng(1).integers(0, 9, 100)
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    sentences = TokenArray(np.zeros(splits[-1], np.uint16), splits)
+    for rows in (np.array([99, 0, 7, 7]), np.arange(100), np.zeros(0, int)):
+        assert sentences.lengths_of(rows).tolist() == sentences.lengths[rows].tolist()
+
+
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_text_array_returns_the_written_lines(tmp_path: Path, count: int) -> None:
     lines = write_text(tmp_path / "text", DIFFICULT, count)
