@@ -4,9 +4,10 @@ SentencePiece can skip merges too, but its random numbers differ between process
 merges the tokens are the same as SentencePiece's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,10 @@ import sentencepiece
 
 WORDS = 2**18
 """Size of the cache of words."""
+
+CACHED_LENGTH = 32
+"""Characters of the longest word in the cache. Longer ones, such as whole lines without spaces, are
+rarely repeated, and most of them have skipped merges."""
 
 
 class Segmentation(NamedTuple):
@@ -37,6 +42,14 @@ class Skips:
         """Advance to the next skip."""
         self.left = next(self._gaps)
 
+    def decide(self) -> bool:
+        """Return whether the next merge is skipped, and advance by one merge."""
+        if self.left == 0:
+            self.skip()
+            return True
+        self.left -= 1
+        return False
+
 
 class Merger:
     """The merges of a SentencePiece BPE model."""
@@ -55,6 +68,8 @@ class Merger:
 
     def sample(self, word: str, skips: Skips) -> tuple[int, ...]:
         """Return the ids of a word with some merges skipped."""
+        if len(word) > CACHED_LENGTH:
+            return self._ids_of(self._merge(word, skips.decide))
         done = 0  # merges decided so far
         skipped: tuple[int, ...] = ()
         segmentation = self._segment(word, skipped)
@@ -68,22 +83,32 @@ class Merger:
 
     def _segment_word(self, word: str, skipped: tuple[int, ...]) -> Segmentation:
         """Segment a word without the merges with these numbers."""
-        tokens, merges = self._merge(self._processor.normalize(word), skipped)
+        numbers = count()
+        ids = self._ids_of(self._merge(word, lambda: next(numbers) in skipped))
+        return Segmentation(ids, merges=next(numbers))
+
+    def _ids_of(self, tokens: list[str]) -> tuple[int, ...]:
         ids: list[int] = []
         for token in tokens:
             known = self._ids.get(token)
             ids += [self._byte_ids[byte] for byte in token.encode()] if known is None else [known]
-        return Segmentation(tuple(ids), merges)
+        return tuple(ids)
 
-    def _merge(self, characters: str, skipped: tuple[int, ...]) -> tuple[list[str], int]:
-        """Merge characters as SentencePiece does.
+    def _merge(self, word: str, skip: Callable[[], bool]) -> list[str]:
+        """Merge the characters of a word as SentencePiece does.
 
         The neighbors with the best score are merged first, and the left pair if scores are equal.
+
+        Args:
+            word: The word, not normalized.
+            skip: Decides about each merge, in order.
+
+        Returns:
+            The tokens.
         """
-        tokens = list(characters)
+        tokens = list(self._processor.normalize(word))
         after, before = list(range(1, len(tokens) + 1)), list(range(-1, len(tokens)))
         agenda: list[tuple[float, int, int, str]] = []
-        merges = 0
 
         def propose(left: int, right: int) -> None:
             if left >= 0 and right < len(tokens):
@@ -96,17 +121,14 @@ class Merger:
         while agenda:
             _, left, right, merged = heappop(agenda)
             gone = not (tokens[left] and tokens[right])
-            if gone or tokens[left] + tokens[right] != merged:
-                continue
-            merges += 1
-            if merges - 1 in skipped:
+            if gone or tokens[left] + tokens[right] != merged or skip():
                 continue
             tokens[left], tokens[right] = merged, ""
             after[left] = after[right]
             before[after[left]] = left
             propose(before[left], left)
             propose(left, after[left])
-        return [token for token in tokens if token], merges
+        return [token for token in tokens if token]
 
 
 def _gaps(dropout: float, seed: int) -> Iterator[int]:

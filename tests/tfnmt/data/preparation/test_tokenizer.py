@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tfnmt.config import TokenizerConfig
 from tfnmt.data.corpora.toy import grammar
+from tfnmt.data.preparation import merges
 from tfnmt.data.preparation.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
 from tfnmt.errors import UsageError, UserError
 
@@ -244,6 +245,21 @@ def test_sample_returns_more_ids_with_more_dropout(tokenizer: Tokenizer) -> None
 def test_sample_segments_equal_lines_differently(tokenizer: Tokenizer) -> None:
     sampled = split_by_line(*tokenizer.sample([text(1)[0]] * 50, 0.3, seed=1))
     assert len({tuple(ids) for ids in sampled}) > 25
+
+
+@pytest.mark.parametrize("dropout", [1e-15, 0.1, 0.5, 1.0])
+def test_sample_skips_the_same_merges_of_long_words_and_of_cached_ones(
+    dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long words, such as lines without spaces, are segmented in one pass, short ones again."""
+    lines = [*("".join(line.split()) for line in text(50)), *text(50), *difficult_lines(300)]
+    assert max(map(len, lines)) > merges.CACHED_LENGTH
+    model = trained(text()).model
+    expected = Tokenizer(model).sample(lines, dropout, seed=1)
+    for length in (0, 10**6):
+        monkeypatch.setattr(merges, "CACHED_LENGTH", length)
+        for values, same in zip(expected, Tokenizer(model).sample(lines, dropout, 1), strict=True):
+            np.testing.assert_array_equal(values, same)
 
 
 @pytest.mark.parametrize("normalization", ["identity", "nfkc"])
