@@ -22,7 +22,7 @@ class _Status(io.TextIOWrapper):
             super().flush()
 
     def close(self) -> None:
-        """Close the stream, which writes what is left."""
+        """Close the stream. Text that cannot be written is dropped."""
         with suppress(OSError):
             super().close()
 

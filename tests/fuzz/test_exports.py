@@ -73,9 +73,9 @@ def replaced(tree: Any, place: list[int], value: Any) -> Any:
     return tree
 
 
-def change_card(path: Path, place: list[int], value: Any) -> None:
-    card = replaced(json.loads(path.read_text()), place, value)
-    path.write_text(json.dumps(card))
+def change_card(card: Path, place: list[int], value: Any) -> None:
+    """Replace a value of a model card."""
+    card.write_text(json.dumps(replaced(json.loads(card.read_text()), place, value)))
 
 
 @given(st.sampled_from([CARD, GRAPHS, TOKENIZER]), KINDS, EDITS)

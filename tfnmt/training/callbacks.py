@@ -153,8 +153,8 @@ class Forecast(keras.callbacks.Callback):
         epochs = last_step / self.plan.batches_per_epoch
         try:
             ends = datetime.now() + timedelta(seconds=left)
-        except OverflowError:  # after the year 9999
-            log(f"forecast: {costs}, no end in sight")
+        except OverflowError:
+            log(f"forecast: {costs}, end after the year 9999")
             return
         log(
             f"forecast: {costs}, {epochs:,.1f} epochs, done in {timedelta(seconds=round(left))} "
@@ -267,8 +267,10 @@ class Guard(keras.callbacks.Callback):
 
     def _advice(self) -> str:
         if self.run.checkpoints().all():
-            checkpoint = "the last checkpoint is intact: "
-            return f"{checkpoint}start another --run_dir with training.init_from set to this run"
+            return (
+                "the last checkpoint is intact: start another --run_dir with training.init_from "
+                "set to this run"
+            )
         return "start another --run_dir"
 
 

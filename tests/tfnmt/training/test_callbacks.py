@@ -74,7 +74,7 @@ def test_guard_recommends_no_checkpoint_if_there_is_none(tmp_path: Path) -> None
         (100, {"max_epochs": 50}, "50.0 epochs, done in "),
         (None, {"max_epochs": None, "max_minutes": 60}, " epochs, done in "),
         (None, {"max_epochs": None, "patience": 3}, "training.patience"),
-        (None, {"max_epochs": None, "max_minutes": 1e12}, "no end in sight"),
+        (None, {"max_epochs": None, "max_minutes": 1e12}, "end after the year 9999"),
     ],
 )
 def test_forecast_reports_the_end_if_it_is_known(
