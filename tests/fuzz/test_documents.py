@@ -1,4 +1,4 @@
-"""HTML and documents of any content: translated or refused, without lost tags and new scripts."""
+"""HTML, documents and glossaries of any content: translated or refused, without new scripts."""
 
 import random
 from collections import Counter
@@ -13,6 +13,7 @@ from tests.tfnmt.documents.files import FILES
 from tests.tfnmt.documents.translators import Aligned, UpperCase
 from tfnmt.documents.archive import Limits
 from tfnmt.documents.formats import Languages, read_document
+from tfnmt.documents.glossary import parse_glossary
 from tfnmt.documents.html import read_html
 from tfnmt.documents.translation import Options, translate_segments
 from tfnmt.errors import UserError
@@ -120,3 +121,23 @@ def test_damaged_document_is_translated_or_refused(
         document.write()
     except UserError:
         pass
+
+
+GLOSSARY = st.lists(
+    st.sampled_from(
+        ["dog", "Hund", "#", "\t", "\n", "\r", "\ufeff", "\u2028", "\u0130", "\U0001f600", " "]
+    ),
+    max_size=30,
+).map(lambda parts: "".join(parts).encode())
+
+
+@given(content=st.binary() | GLOSSARY, text=st.text())
+def test_glossary_of_any_bytes_finds_terms_or_is_refused(content: bytes, text: str) -> None:
+    try:
+        glossary = parse_glossary(content)
+    except UserError:
+        return
+    end = 0
+    for match in glossary.find(f"{text} dog Hund {content.decode()}"):
+        assert end <= match.span.start < match.span.end
+        end = match.span.end
