@@ -20,7 +20,8 @@ from app.server.application import create
 from app.settings import Settings, key_digest
 from tests.app.fake_engine import TWO_WAYS
 from tests.app.fake_server import EchoEngine, make_guard
-from tests.tfnmt.documents.files import FILES, make_zip
+from tests.archives import make_zip
+from tests.tfnmt.documents.files import FILES
 from tfnmt.documents.archive import Limits
 from tfnmt.documents.formats import Languages, read_document
 

@@ -1,4 +1,4 @@
-"""HTML, documents and glossaries of any content: translated or refused, without new scripts."""
+"""HTML, documents and glossaries of any content: used or refused, without new scripts."""
 
 import random
 from collections import Counter

@@ -1,8 +1,7 @@
 """Documents of each format, made by the library that is usual for it."""
 
 import io
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import docx
 import pptx
@@ -10,6 +9,8 @@ from odf.draw import Frame, Page, TextBox
 from odf.opendocument import OpenDocumentPresentation, OpenDocumentText
 from odf.style import MasterPage, PageLayout
 from odf.text import H, LineBreak, P, S, Span
+
+from tests.archives import make_zip
 
 CONTAINER = '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"/>'
 
@@ -78,14 +79,6 @@ def make_odp() -> bytes:
 def make_epub() -> bytes:
     files = {"mimetype": "application/epub+zip", "META-INF/container.xml": CONTAINER}
     return make_zip({**files, "page.xhtml": PAGE, "image.png": "\0binary"})
-
-
-def make_zip(files: Mapping[str, str | bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", compression) as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return content.getvalue()
 
 
 def _saved(save: Callable[[io.BytesIO], object]) -> bytes:

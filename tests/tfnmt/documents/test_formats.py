@@ -9,7 +9,8 @@ import pptx
 import pytest
 from lxml import etree
 
-from tests.tfnmt.documents.files import CONTAINER, FILES, PAGE, make_docx, make_zip
+from tests.archives import make_zip
+from tests.tfnmt.documents.files import CONTAINER, FILES, PAGE, make_docx
 from tests.tfnmt.documents.translators import Reversed, UpperCase
 from tfnmt.documents.archive import Limits
 from tfnmt.documents.formats import FORMATS, Languages, read_document, suffix_of

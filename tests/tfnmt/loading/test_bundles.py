@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.archives import make_tar
 from tfnmt import export, translate
 from tfnmt.data.corpora.archives import MIN_LIMIT
 from tfnmt.errors import UsageError, UserError
@@ -159,11 +160,7 @@ def test_bundles_of_a_run_contain_the_same_files(
 
 
 def archive(path: Path, names: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w:gz") as file:
-        for name, content in names.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            file.addfile(member, io.BytesIO(content))
+    path.write_bytes(make_tar(names, "gz"))
     return path
 
 

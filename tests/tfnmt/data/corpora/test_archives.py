@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archives import make_tar, make_zip
 from tfnmt.data.corpora.archives import MIN_LIMIT, read_members
 from tfnmt.errors import UserError
 
@@ -24,18 +25,12 @@ FILES = {
 
 
 def tar(path: Path, files: dict[str, bytes], compression: str = "gz") -> Path:
-    with tarfile.open(path, f"w:{compression}") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
+    path.write_bytes(make_tar(files, compression))
     return path
 
 
 def zipped(path: Path, files: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
+    path.write_bytes(make_zip(files))
     return path
 
 

@@ -1,11 +1,8 @@
 import gzip
-import io
 import os
 import subprocess
 import sys
-import tarfile
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archives import make_tar, make_zip
 from tests.published import small_corpus
 from tfnmt.data.corpora import assembly
 from tfnmt.data.corpora.assembly import Origin, assemble, readable
@@ -80,20 +78,6 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
 
-def write_tgz(path: Path, members: dict[str, str]) -> None:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, text in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(text.encode())
-            archive.addfile(info, io.BytesIO(text.encode()))
-
-
-def write_zip(path: Path, members: dict[str, str]) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-
-
 TALKS = {
     "talks/train.de-en.de": "eins\nzwei\n",
     "talks/train.de-en.en": "one\ntwo\n",
@@ -104,8 +88,8 @@ NEWS = {"news.de": "drei", "news.en": "three\n"}
 
 @pytest.fixture
 def corpus(server: Server) -> Published:
-    write_tgz(server.folder / "talks-deen.tgz", TALKS)
-    write_zip(server.folder / "get?f=news.zip", NEWS)
+    (server.folder / "talks-deen.tgz").write_bytes(make_tar(TALKS, "gz"))
+    (server.folder / "get?f=news.zip").write_bytes(make_zip(NEWS))
     for language, text in (("de", "Wert\n"), ("en", "worth\n")):
         (server.folder / f"deu.{language}.gz").write_bytes(gzip.compress(text.encode()))
     return small_corpus(server.url)
@@ -153,7 +137,7 @@ def test_mirror_gives_the_same_files(server: Server, corpus: Published, tmp_path
 
 def test_parts_of_other_pairs_are_not_requested(server: Server, tmp_path: Path) -> None:
     members = {name.replace("de", "fr"): text for name, text in TALKS.items()}
-    write_tgz(server.folder / "talks-fren.tgz", members)
+    (server.folder / "talks-fren.tgz").write_bytes(make_tar(members, "gz"))
     assemble(small_corpus(server.url), ("en", "fr"), "train", tmp_path, Origin())
     assert server.requests == ["/fr/en/talks-fren.tgz"]
     assert texts(tmp_path / "small" / "fr-en")["train.fr"] == "eins\nzwei\n"
@@ -164,7 +148,7 @@ def test_announced_size_excludes_existing_archives(
 ) -> None:
     archives = tmp_path / "archives"
     archives.mkdir()
-    write_tgz(archives / "talks-deen.tgz", TALKS)
+    (archives / "talks-deen.tgz").write_bytes(make_tar(TALKS, "gz"))
     assemble(corpus, ("de", "en"), "train", tmp_path, Origin())
     assert "downloading about 1.0 kB to" in capsys.readouterr().err
     assert server.requests == ["/get?f=news.zip"]
@@ -188,7 +172,7 @@ def assembly_error(corpus: Published, data: Path, split: str = "train") -> str:
 def test_archive_with_different_lengths_is_an_error(
     server: Server, corpus: Published, tmp_path: Path, news: dict[str, str], counts: str
 ) -> None:
-    write_zip(server.folder / "get?f=news.zip", news)
+    (server.folder / "get?f=news.zip").write_bytes(make_zip(news))
     message = assembly_error(corpus, tmp_path)
     assert message.startswith(f"news.zip: {counts}; ")
     assert texts(tmp_path / "small" / "de-en") == {}
@@ -197,8 +181,10 @@ def test_archive_with_different_lengths_is_an_error(
 def test_lengths_are_compared_for_each_part(
     server: Server, corpus: Published, tmp_path: Path
 ) -> None:
-    write_tgz(server.folder / "talks-deen.tgz", TALKS | {"talks/train.de-en.de": "eins\n"})
-    write_zip(server.folder / "get?f=news.zip", NEWS | {"news.de": "zwei\ndrei\n"})
+    (server.folder / "talks-deen.tgz").write_bytes(
+        make_tar(TALKS | {"talks/train.de-en.de": "eins\n"}, "gz")
+    )
+    (server.folder / "get?f=news.zip").write_bytes(make_zip(NEWS | {"news.de": "zwei\ndrei\n"}))
     assert assembly_error(corpus, tmp_path).startswith("talks-deen.tgz: 1 sentences in ")
     assert texts(tmp_path / "small" / "de-en") == {}
 
@@ -206,7 +192,7 @@ def test_lengths_are_compared_for_each_part(
 def test_archive_without_the_member_is_an_error(
     server: Server, corpus: Published, tmp_path: Path
 ) -> None:
-    write_zip(server.folder / "get?f=news.zip", {"news.de": "drei\n"})
+    (server.folder / "get?f=news.zip").write_bytes(make_zip({"news.de": "drei\n"}))
     assert "contains no news.en, " in assembly_error(corpus, tmp_path)
     assert texts(tmp_path / "small" / "de-en") == {}
 

@@ -1,10 +1,7 @@
 """Every corpus of the catalog, assembled from small archives with the layout of the real ones."""
 
 import gzip
-import io
-import tarfile
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +10,7 @@ from zlib import crc32
 
 import pytest
 
+from tests.archives import make_tar, make_zip
 from tfnmt.config import DataConfig
 from tfnmt.data.corpora import assembly, catalog
 from tfnmt.data.corpora.assembly import Origin
@@ -88,27 +86,8 @@ class DiskUsage:
 # --- Archives -------------------------------------------------------------------------------------
 
 
-def tar(members: dict[str, str | bytes], mode: str) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode=mode) as archive:  # type: ignore[call-overload]
-        for name, text in members.items():
-            member = text if isinstance(text, bytes) else text.encode()
-            info = tarfile.TarInfo(name)
-            info.size = len(member)
-            archive.addfile(info, io.BytesIO(member))
-    return content.getvalue()
-
-
 def tgz(members: dict[str, str | bytes]) -> bytes:
-    return tar(members, "w:gz")
-
-
-def zipped(members: dict[str, str]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-    return content.getvalue()
+    return make_tar(members, "gz")
 
 
 def gz(text: str) -> bytes:
@@ -149,7 +128,7 @@ KEPT = [sentence for sentence in ENGLISH if sentence not in HELD_OUT]
 
 def anki(code: str) -> dict[str, bytes]:
     rows = text(*(f"{line}\t{line} ({code})\tCC-BY 2.0 (France) #1" for line in ENGLISH))
-    return {f"{code}-eng.zip": zipped({"_about.txt": "by\n", f"{code}.txt": rows})}
+    return {f"{code}-eng.zip": make_zip({"_about.txt": "by\n", f"{code}.txt": rows})}
 
 
 IWSLT14_TESTS = [
@@ -176,7 +155,7 @@ def iwslt17(pair: str) -> dict[str, bytes]:
         members[f"{pair}/train.tags.{pair}.{language}"] = tagged(*count(language, range(1, 5)))
         for name in ("dev2010", "tst2010", "tst2011", "tst2012", "tst2013", "tst2014", "tst2015"):
             members[f"{pair}/IWSLT17.TED.{name}.{pair}.{language}.xml"] = sgm(f"{name} {language}")
-    return {f"{pair}.zip": zipped(members)}
+    return {f"{pair}.zip": make_zip(members)}
 
 
 UMC005_MEMBERS = {
@@ -194,7 +173,7 @@ UMC005_MEMBERS = {
     "quran/test.en": "quran test\n",
     "quran/test.ur": "د\n",
 }
-UMC005 = {"umc005-corpus.zip": zipped(UMC005_MEMBERS)}
+UMC005 = {"umc005-corpus.zip": make_zip(UMC005_MEMBERS)}
 
 WMT14 = {
     "training-parallel-europarl-v7.tgz": tgz(
@@ -232,12 +211,11 @@ WMT14 = {
             "un/undoc.2000.fr-en.fr": "un fr\n",
         }
     ),
-    "training-giga-fren.tar": tar(
+    "training-giga-fren.tar": make_tar(
         {
             "giga-fren.release2.fixed.en.gz": gz("giga en\n\n"),
             "giga-fren.release2.fixed.fr.gz": gz("giga fr\n\n"),
         },
-        "w",
     ),
     "dev.tgz": tgz(
         {
