@@ -215,10 +215,11 @@ class Checkpointer(keras.callbacks.Callback):
         An irregular checkpoint never displaces a regular one. So the last checkpoints, which are
         averaged, are the same as without an interruption.
         """
-        folder = self.run.checkpoints(keep)
+        irregular = [path for path in self.run.checkpoints().all() if is_irregular(path)]
+        folder = self.run.checkpoints(keep + len(irregular))
         path = save_checkpoint(folder, self.model, self.progress, is_regular)
-        for other in folder.all():
-            if other != path and is_irregular(other):
+        for other in irregular:
+            if other != path:
                 remove_folder(other)
 
     def _is_due(self) -> bool:

@@ -19,6 +19,7 @@ from tfnmt.data.preparation.prepared import Prepared, prepare
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UserError
 from tfnmt.model.transformer import Transformer
+from tfnmt.runs.checkpoints import averaged_steps
 from tfnmt.runs.run import Run
 from tfnmt.training.checkpoints import OPTIMIZER, STATE
 from tfnmt.training.loop import Training, restore_or_initialize, train
@@ -271,6 +272,25 @@ def test_stopped_training_saves_and_resumes_exactly(
     assert_same_training(tmp_path, uninterrupted)
     checkpoints = [path.name for path in run.checkpoints().all()]
     assert checkpoints == ["00000004", "00000008", "00000012"]  # without the irregular one
+
+
+def test_checkpoint_of_an_interruption_displaces_no_regular_checkpoint(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    """Training is stopped between the last two regular checkpoints, which are averaged."""
+
+    def stop(step: int) -> float:
+        if step == 11:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0.0
+
+    settings = {"checkpoint_steps": 2, "keep_last": 2, "average_last": 2}
+    assert train_run(tmp_path, prepared, stop, **settings) == signal.SIGTERM
+    run = Run(tmp_path)
+    assert [path.name for path in run.checkpoints().all()] == ["00000008", "00000010", "00000011"]
+    assert train_run(tmp_path, prepared, **settings) is None
+    assert [path.name for path in run.checkpoints().all()] == ["00000010", "00000012"]
+    assert averaged_steps(run.weights().parent) == [10, 12]
 
 
 def test_resuming_with_another_interval_keeps_the_regular_checkpoints(
