@@ -54,7 +54,8 @@ def main(values: Any, positional: list[str]) -> None:
     transformer = Transformer(config.model, vocab_size)
     with report_missing(paths[0]):
         average_weights(paths, transformer)
-    path = save_weights(folder.averaged, transformer, int(max(paths).name), paths)
+    newest = folder.checkpoints().all()[-1]  # names the average: later steps make it outdated
+    path = save_weights(folder.averaged, transformer, int(newest.name), paths)
     log(f"{path}: the average of steps {', '.join(str(int(path.name)) for path in paths)}")
 
 

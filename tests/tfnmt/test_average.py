@@ -49,6 +49,8 @@ def test_best_checkpoint_has_the_best_bleu(call: Call, run: Run) -> None:
     call(average, f"--model={run.path}", "--best=1")
     expected = weights(run.checkpoints().all()[0] / "model.weights.h5")
     np.testing.assert_allclose(weights(run.weights()), expected, atol=1e-7)
+    assert run.weights().parent.name == "00000012"  # outdated only by later steps
+    assert averaged_steps(run.weights().parent) == [6]
 
 
 def test_too_few_checkpoints_are_reported(call: Call, run: Run) -> None:

@@ -303,7 +303,8 @@ class Run:
     def weights(self) -> Path:
         """Return the weight file of the averaged, else the best, else the newest checkpoint.
 
-        An averaged checkpoint is ignored if training was resumed after it was written.
+        An averaged checkpoint is ignored if training was resumed after it was written. Its name
+        is the step of the newest checkpoint at that time.
 
         Raises:
             UserError: The folder is not a run, or has no weights yet.
@@ -316,7 +317,7 @@ class Run:
 
     def _selected(self) -> Path | None:
         averaged, last = self.averaged.newest(), self.checkpoints().newest()
-        if averaged and last and not self.finished and _modified(averaged) < _modified(last):
+        if averaged and last and not self.finished and int(averaged.name) < int(last.name):
             averaged = None
         return averaged or self.best.newest() or last
 
@@ -359,10 +360,6 @@ def newest_finished_run(folder: Path) -> Run | None:
     """Return the run in a folder whose training finished last, or None."""
     finished = [run for run in map(Run, folder.glob("*")) if run.finished]
     return max(finished, key=lambda run: run.summary_path.stat().st_mtime, default=None)
-
-
-def _modified(folder: Path) -> int:
-    return folder.stat().st_mtime_ns
 
 
 def _append(path: Path, scores: dict[str, Any]) -> None:
