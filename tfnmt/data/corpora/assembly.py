@@ -67,7 +67,7 @@ def _fill(
     archives: Path,
     origin: Origin,
 ) -> None:
-    """Write the files of a split from its archives."""
+    """Write the missing files of a split from its archives."""
     parts = folder / ".parts"
     shutil.rmtree(parts, ignore_errors=True)  # left by a killed process
     for left in folder.glob(TEMPORARY):
@@ -81,8 +81,10 @@ def _fill(
             _extract(path, [m for m in members if m.archive == name], parts)
         _check(members, parts)
         for language in languages:
-            own = [m for m in members if m.language == language]
-            _concatenate(own, parts, folder / f"{split}.{language}")
+            path = folder / f"{split}.{language}"
+            if not path.is_file():  # pairs share files; yours may be edited
+                own = [m for m in members if m.language == language]
+                _concatenate(own, parts, path)
     finally:
         shutil.rmtree(parts, ignore_errors=True)
 

@@ -301,6 +301,21 @@ def test_assembly_keeps_files_that_another_process_wrote_meanwhile(
     assert texts(folder)["train.de"] == "of the other process\n"
 
 
+def test_assembly_keeps_the_edited_text_of_another_pair(
+    corpus: Published, server: Server, tmp_path: Path
+) -> None:
+    """Without a folder for each pair, all pairs share the English text."""
+    shared = replace(corpus, pair_folders=False)
+    members = {name.replace("de", "fr"): text for name, text in TALKS.items()}
+    (server.folder / "talks-fren.tgz").write_bytes(make_tar(members, "gz"))
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (folder / "train.en").write_text("one, edited\ntwo\n")
+    assemble(shared, ("en", "fr"), "train", tmp_path, Origin())
+    assert texts(folder)["train.fr"] == "eins\nzwei\n"
+    assert texts(folder)["train.en"] == "one, edited\ntwo\n"
+
+
 def test_failed_assembly_removes_its_temporary_parts(
     corpus: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
