@@ -20,6 +20,9 @@ SPACE = "\u2581"
 MIN_RECOMMENDED_SIZE = 400
 """The 256 byte tokens, the special ones, and room for the characters of an alphabet."""
 
+MAX_LINE_BYTES = 2**30
+"""The highest limit of SentencePiece, which omits longer lines. Its default is 4,192."""
+
 LANGUAGE_TOKEN = re.compile(r"<2(\w+)>")
 """The token of a target language, for example `<2de>` (Johnson et al., 2017)."""
 
@@ -59,6 +62,7 @@ def train_tokenizer(
             eos_id=EOS,
             unk_id=UNK,
             control_symbols=[f"<2{language}>" for language in languages],
+            max_sentence_length=MAX_LINE_BYTES,
             minloglevel=2,
         )
     except RuntimeError as error:

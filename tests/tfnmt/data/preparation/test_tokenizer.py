@@ -126,6 +126,12 @@ def test_training_on_the_same_text_gives_the_same_model() -> None:
     assert trained(text()).model == trained(text()).model
 
 
+def test_long_lines_are_part_of_the_training_text() -> None:
+    """SentencePiece omits lines above 4,192 bytes by default."""
+    tokenizer = trained([*text(), " ".join(["zebra"] * 1000)])
+    assert len(tokenizer.encode(["zebra"])[0]) < len("zebra")
+
+
 @pytest.mark.parametrize("vocab_size", [300, 333])
 def test_vocabulary_has_the_configured_size(vocab_size: int) -> None:
     assert trained(text(), vocab_size=vocab_size).vocab_size == vocab_size
