@@ -80,7 +80,8 @@ def main(values: Any, positional: list[str]) -> None:
     config = resolve_config(values).of_run()
     run = _open_run(values, config)
     if not has_preset(values):
-        config = size_run(config, data_folder(values.data_dir), run)
+        earlier = run if run.has_checkpoint() else None
+        config = size_run(config, data_folder(values.data_dir), earlier)
     if run.has_checkpoint():
         config = _with_values_of(run.config(), config)
         run.check_config(config)

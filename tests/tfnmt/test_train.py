@@ -17,6 +17,7 @@ import pytest
 from tests.conftest import TINY, TWO_WAY, settings
 from tfnmt import train
 from tfnmt.cli import resolve_config
+from tfnmt.config import Config
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
@@ -388,6 +389,8 @@ def test_sizes_are_chosen_once_for_a_run_of_two_directions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = [*own_data, "--directions=en-de,de-en", "--minutes=60", *settings(SHORT)]
+    # A run without a checkpoint starts again, with the sizes for its present text and time.
+    Run(tmp_path / "run").create(Config(), b"a tokenizer", "prepared")
     call(train, *arguments, "--set=training.max_steps=5")
     err = capsys.readouterr().err
     assert "tfnmt: measuring the speed of training on this machine\n" in err
