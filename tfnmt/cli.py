@@ -382,15 +382,11 @@ def resolve_config(values: Any) -> Config:
         log(f"configuration: {path}")
         preset = read_tree(path)
     overrides = parse_overrides(values.set)
-    for section, key in ("training", "init_from"), ("tokenizer", "from_run"):
-        name = overrides.get(section, {}).get(key)
-        if isinstance(name, str):  # build_config reports any other value
-            overrides[section][key] = os.path.realpath(name)
     data = _data_tree(values, add_languages(preset.get("data") or {}))
     if "data" in overrides:
         overrides["data"] = add_languages(overrides["data"])
     tree = merge(preset, {"data": data}, _time_tree(values.minutes), overrides)
-    return build_config(tree)
+    return build_config(merge(tree, _absolute_paths(build_config(tree))))
 
 
 def has_preset(values: Any) -> bool:
@@ -416,6 +412,20 @@ def default_run_dir(values: Any, config: Config) -> Path:
     return base_folder() / "runs" / f"{name}-{languages}"
 
 
+def _absolute_paths(config: Config) -> Tree:
+    """Return the keys that name files or runs, so that the run can be resumed from any folder."""
+    files = {"train": config.data.train, "val": config.data.val}
+    runs = {
+        "training": {"init_from": config.training.init_from},
+        "tokenizer": {"from_run": config.tokenizer.from_run},
+    }
+    data = {key: [_absolute(name) for name in names] for key, names in files.items() if names}
+    return {"data": data} | {
+        section: {key: os.path.realpath(name) for key, name in keys.items() if name}
+        for section, keys in runs.items()
+    }
+
+
 def _time_tree(minutes: float | None) -> Tree:
     """Return the key that --minutes sets."""
     if minutes is None:
@@ -432,7 +442,7 @@ def _data_tree(values: Any, preset: Tree) -> Tree:
     tree = preset | _language_tree(values)
     for name in ("train", "val"):
         if values[name].value is not None:
-            tree[name] = [_absolute(file) for file in values[name].value]
+            tree[name] = values[name].value
     if values.train is None:
         return tree
     if tree.get("directions"):
@@ -534,7 +544,7 @@ def reused_tokenizer(config: Config, resumed: Run | None = None) -> bytes | None
 
 
 def _absolute(name: str) -> str:
-    """Return an absolute path, so that the run can be resumed from any folder.
+    """Return an absolute path.
 
     A symbolic link keeps its own name, because suffixes have a meaning. The folder is resolved, so
     that all paths to it are equal.

@@ -573,6 +573,18 @@ def test_paths_of_other_runs_are_absolute(data_folder: Path) -> None:
         resolve_config(parsed("--dataset=toy", "--set=training.init_from=5"))
 
 
+def test_paths_of_a_configuration_file_are_absolute(data_folder: Path) -> None:
+    """A run is resumed and evaluated from any folder, where `my.en` is another file."""
+    (data_folder / "my.yaml").write_text(
+        "data: {corpus: null, source: en, target: de, train: [my.en, my.de], val: [dev.tsv]}\n"
+        "tokenizer: {from_run: runs/one}\n"
+    )
+    config = resolve_config(parsed("--config=my.yaml"))
+    assert config.data.train == (str(data_folder / "my.en"), str(data_folder / "my.de"))
+    assert config.data.val == (str(data_folder / "dev.tsv"),)
+    assert config.tokenizer.from_run == str(data_folder / "runs" / "one")
+
+
 def test_tokenizer_from_run_is_reused(data_folder: Path) -> None:
     config = resolve_config(parsed("--dataset=toy", "--set=tokenizer.from_run=one"))
     with pytest.raises(UserError, match="one: not a run"):
