@@ -35,7 +35,7 @@ from tfnmt.cli import (
 )
 from tfnmt.data.corpora.assembly import Origin
 from tfnmt.data.corpora.catalog import data_folder, download_missing, open_corpus, split_name
-from tfnmt.data.corpora.corpus import Corpus, Files, HeldOut
+from tfnmt.data.corpora.corpus import Corpus, Files, HeldOut, log_empty_pairs
 from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.discovery import find_texts
 from tfnmt.data.corpora.text_files import Pair
@@ -100,8 +100,8 @@ class TestSet(NamedTuple):
 
     @property
     def reference_file(self) -> Path | None:
-        """The file with the references, or with both languages; None for a built-in corpus."""
-        return self.files[-1] if self.files else None
+        """The only file with references, which may have both languages; otherwise None."""
+        return self.files[-1] if len(self.files) in (1, 2) else None
 
     @property
     def sources(self) -> list[str]:
@@ -129,6 +129,8 @@ def main(values: Any, positional: list[str]) -> None:
     model = select_engine(model, values.engine, values.quantization)
     other = _find_other(values.against, model, directions) if values.against else None
     texts = [_read(values, model, languages) for languages in directions]
+    for text in texts:
+        log_empty_pairs(text.name, text.pairs)
     _check_outputs(values, model, other, texts)
     references = [_prepare_references(values.metric, text) for text in texts]
     configure_threads()

@@ -34,7 +34,7 @@ from tfnmt.cli import (
 )
 from tfnmt.config import END_KEYS, Config, flatten
 from tfnmt.data.corpora.catalog import data_folder, split_name
-from tfnmt.data.corpora.corpus import Corpus
+from tfnmt.data.corpora.corpus import Corpus, log_empty_pairs
 from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UsageError
@@ -96,7 +96,7 @@ def main(values: Any, positional: list[str]) -> None:
         direction: list(part.pairs(split))
         for direction, part in by_direction(config.data, corpus).items()
     }
-    _log_empty_pairs([*chain(*val.values())])
+    log_empty_pairs("validation set", [*chain(*val.values())])
     limit_memory()
     if config.training.precision == "auto":
         config = _with_value(config, "training", "precision", _find_precision())
@@ -155,15 +155,6 @@ def _write_or_check_run(run: Run, config: Config, corpus: Corpus, prepared: "Pre
     if is_chief():
         run.accept_changes(config)
     log(f"run folder: {run.path}")
-
-
-def _log_empty_pairs(val: Sequence[Pair]) -> None:
-    empty = sum(not all(side.strip() for side in pair) for pair in val)
-    if empty:
-        log(
-            f"validation set: {empty:,} of {len(val):,} pairs have an empty side and count in "
-            "BLEU; remove them"
-        )
 
 
 def _with_values_of(earlier: Config, config: Config) -> Config:

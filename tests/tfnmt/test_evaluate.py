@@ -405,6 +405,23 @@ def test_metric_multi30k_tokenizes_the_references_if_there_are_no_official_token
     assert "BLEU (lowercased, tokenized)" in printed.out
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
+def test_only_the_files_of_one_text_have_a_reference_file(count: int) -> None:
+    paths = tuple(Path(f"{number}.de") for number in range(count))
+    text = evaluate.TestSet("t", [], paths, ("en", "de"))
+    assert text.reference_file == (paths[-1] if count in (1, 2) else None)
+
+
+def test_evaluate_reports_pairs_with_an_empty_side(
+    call: Call, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.en").write_text("a dog\n\n")
+    (tmp_path / "t.de").write_text("ein hund\nein hund\n")
+    test = f"--test={tmp_path / 't.en'},{tmp_path / 't.de'}"
+    call(evaluate, f"--model={tiny_run}", test)
+    assert ": 1 of 2 pairs have an empty side and count in BLEU; " in capsys.readouterr().err
+
+
 def test_evaluate_of_a_split_of_a_built_in_corpus_needs_no_files(
     call: Call,
     tiny_run: Path,

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Protocol
 from tfnmt.data.corpora.formats import SURROGATES, Text
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UserError
+from tfnmt.progress import log
 
 HELD_OUT = 1000
 """Rows of custom data held out for validation if no validation set is given, at most a tenth."""
@@ -237,3 +238,13 @@ def _reason(path: Path) -> str:
     except ValueError as error:  # NUL in the name
         return str(error)
     return "not a file"
+
+
+def log_empty_pairs(name: str, pairs: Sequence[Pair]) -> None:
+    """Log how many pairs of a validation set or a test set have an empty side."""
+    empty = sum(not all(side.strip() for side in pair) for pair in pairs)
+    if empty:
+        log(
+            f"{name}: {empty:,} of {len(pairs):,} pairs have an empty side and count in BLEU; "
+            "remove them"
+        )
