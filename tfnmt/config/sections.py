@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -32,6 +32,7 @@ Limit = Annotated[int, Field(ge=1, le=100_000), Numeric]
 Fraction = Annotated[float, Field(ge=0, lt=1), Numeric]
 Positive = Annotated[float, Field(gt=0), Numeric]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+ModelPart = Literal["embeddings", "encoder", "decoder"]
 Direction = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*-[A-Za-z][A-Za-z0-9_]*$")]
 
 
@@ -288,9 +289,7 @@ class TrainingConfig(Section):
         description="run that provides the initial weights and the tokenizer; it may have more "
         "layers, of which those at even distances are used; null for random weights",
     )
-    freeze: tuple[Literal["embeddings", "encoder", "decoder"], ...] = Field(
-        (), description="parts whose weights are not trained"
-    )
+    freeze: tuple[ModelPart, ...] = Field((), description="parts whose weights are not trained")
     ema_decay: Annotated[float, Field(gt=0, lt=1), Numeric] | None = Field(
         None,
         description="decay of a moving average of the weights, which is then validated and becomes "
@@ -346,6 +345,8 @@ class TrainingConfig(Section):
         limits = (self.max_steps, self.max_epochs, self.max_tokens, self.max_minutes, self.patience)
         if all(limit is None for limit in limits):
             yield "has no end; set max_steps, max_epochs, max_tokens, max_minutes or patience"
+        if len(set(self.freeze)) == len(get_args(ModelPart)):
+            yield "freeze names all parts, so nothing is trained; remove one of them"
         if self.r_drop is not None and self.simcut is not None:
             yield "r_drop and simcut are both set; set one of them to null"
         if self.keep_last < self.average_last:

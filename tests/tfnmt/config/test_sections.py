@@ -72,6 +72,13 @@ def test_section_of_a_direction_equals_that_of_a_single_direction() -> None:
     assert single.all_directions == ("de-en",)
 
 
+def test_freezing_all_parts_is_refused() -> None:
+    parts = ["encoder", "decoder", "embeddings"]
+    assert build_config({"training": {"freeze": parts[:2]}}).training.freeze == tuple(parts[:2])
+    with pytest.raises(UsageError, match=r"^training: freeze names all parts, so nothing is"):
+        build_config({"training": {"freeze": parts}})
+
+
 def test_r_drop_and_simcut_are_refused_together() -> None:
     with pytest.raises(UsageError, match=r"^training: r_drop and simcut are both set; set one"):
         build_config({"training": {"r_drop": 1, "simcut": 3}})
