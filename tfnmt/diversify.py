@@ -82,7 +82,7 @@ def main(values: Any, positional: list[str]) -> None:
     stages = make_stages(run.path, config, cache)
     layout = Layout(run.path, (config.data.source, config.data.target))
     _check_config(run, config)
-    text = None if (run.path / "real").exists() else read_data(values, config)
+    text = _read_text(values, config, layout)
     with run.locked(), _report_interruption(run):
         _check_config(run, config)  # another process may have created the folder
         write_atomically(run.path / "config.yaml", dump_config(config).encode())
@@ -124,6 +124,14 @@ def _check_config(run: Run, config: Config) -> None:
         run.check_config(config, STEP_KEEPING_KEYS)
 
 
+def _read_text(values: Any, config: Config, layout: Layout) -> "tuple[Corpus, Prepared] | None":
+    """Return the corpus, or None if the folder already has its text, which all stages use."""
+    if not layout.real_folder.exists():
+        return read_data(values, config)
+    log(f"{layout.real_folder}: exists; later changes of the training data have no effect")
+    return None
+
+
 def _write_real_text(
     corpus: "Corpus", prepared: "Prepared", config: Config, layout: Layout
 ) -> None:
@@ -133,7 +141,7 @@ def _write_real_text(
     """
     val = [*corpus.pairs(split_name(config.data, corpus, "val"))]
     files = {split: layout.real(split) for split in ("train", "val")}
-    with atomic_folder(layout.folder / "real") as temporary:
+    with atomic_folder(layout.real_folder) as temporary:
         for number, (side, language) in enumerate(zip(SIDES, layout.languages, strict=True)):
             train = temporary / files["train"][language].name
             shutil.copyfile(text_path(prepared.folder, side), train)

@@ -43,6 +43,17 @@ def test_changed_settings_are_refused_by_name(call: Call, tmp_path: Path) -> Non
     ]
 
 
+def test_copied_text_is_not_read_again(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "config.yaml").write_text(dump_config(build_config({"data": {"corpus": "toy"}})))
+    (tmp_path / "toy.yaml").write_text("data: {corpus: toy}")
+    monkeypatch.setattr(diversify, "_run_all", lambda *_: None)
+    call(diversify, f"--config={tmp_path / 'toy.yaml'}", f"--run_dir={tmp_path}")
+    assert f"tfnmt: {tmp_path / 'real'}: exists; later changes of the" in capsys.readouterr().err
+
+
 def test_folder_of_a_training_run_is_refused(call: Call, tiny_run: Path) -> None:
     with pytest.raises(UserError, match=r"^--run_dir=.*: a training run; choose a new"):
         call(diversify, "--dataset=toy", f"--run_dir={tiny_run}")

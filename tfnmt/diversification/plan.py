@@ -33,11 +33,14 @@ class Layout(NamedTuple):
     folder: Path
     languages: Languages  # source and target of the student
 
+    @property
+    def real_folder(self) -> Path:
+        """The folder of the real text."""
+        return self.folder / "real"
+
     def real(self, split: str) -> dict[str, Path]:
         """Return the files of a split of the real text, by language."""
-        return {
-            language: self.folder / "real" / f"{split}.{language}" for language in self.languages
-        }
+        return {language: self.real_folder / f"{split}.{language}" for language in self.languages}
 
     def in_round(self, number: int, name: str) -> Path:
         """Return a path of a round."""
