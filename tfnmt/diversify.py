@@ -30,15 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import (
-    default_run_dir,
-    define_experiment,
-    has_preset,
-    non_utf8_problems,
-    read_data,
-    resolve_config,
-    run_command,
-)
+from tfnmt.cli import non_utf8_problems, run_command
 from tfnmt.config import STEP_KEEPING_KEYS, Config, dump_config
 from tfnmt.data.corpora.catalog import data_folder, split_name
 from tfnmt.data.preparation.encoding import SIDES, text_path
@@ -47,6 +39,13 @@ from tfnmt.diversification.forecast import add_to_speed, forecast, measure, read
 from tfnmt.diversification.plan import Layout, make_stages
 from tfnmt.diversification.stages import Stage, Translation
 from tfnmt.errors import UsageError, UserError
+from tfnmt.experiment import (
+    default_run_dir,
+    define_experiment,
+    has_preset,
+    read_data,
+    resolve_config,
+)
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
 from tfnmt.runtime.cluster import is_distributed

@@ -30,7 +30,6 @@ from tfnmt.cli import (
     define_direction,
     define_downloads,
     define_engine,
-    reused_tokenizer,
     run_command,
 )
 from tfnmt.data.corpora.assembly import Origin
@@ -45,6 +44,7 @@ from tfnmt.evaluation.diagnosis import diagnose, summarize
 from tfnmt.evaluation.metrics import METRICS, OPTIONS, score_with_interval, scores, select_metrics
 from tfnmt.evaluation.multi30k import official_tokens
 from tfnmt.evaluation.report import report
+from tfnmt.experiment import reused_tokenizer
 from tfnmt.exporting.converted import select_engine
 from tfnmt.loading.directions import bound_language, find_direction
 from tfnmt.loading.models import ExportModel, RunModel, find_model

@@ -16,19 +16,10 @@ from typing import Any
 
 from absl import flags
 
-from tfnmt.cli import (
-    define_executor,
-    define_experiment,
-    executor_problems,
-    has_preset,
-    open_executor,
-    read_data,
-    resolve_config,
-    run_command,
-    uses_shards,
-)
+from tfnmt.cli import define_executor, executor_problems, open_executor, run_command, uses_shards
 from tfnmt.data.corpora.catalog import data_folder, listing
 from tfnmt.errors import UsageError
+from tfnmt.experiment import define_experiment, has_preset, read_data, resolve_config
 from tfnmt.progress import log
 from tfnmt.runtime.shards import SHARD_LINES
 from tfnmt.training.sizing import size_run

@@ -23,21 +23,20 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import (
-    default_run_dir,
-    define_experiment,
-    has_preset,
-    non_utf8_problems,
-    read_data,
-    resolve_config,
-    run_command,
-)
+from tfnmt.cli import non_utf8_problems, run_command
 from tfnmt.config import END_KEYS, Config, flatten
 from tfnmt.data.corpora.catalog import data_folder, split_name
 from tfnmt.data.corpora.corpus import Corpus, log_empty_pairs
 from tfnmt.data.corpora.directions import by_direction
 from tfnmt.data.corpora.text_files import Pair
 from tfnmt.errors import UsageError
+from tfnmt.experiment import (
+    default_run_dir,
+    define_experiment,
+    has_preset,
+    read_data,
+    resolve_config,
+)
 from tfnmt.progress import log
 from tfnmt.runs.run import Run
 from tfnmt.runtime.cluster import check_slurm, is_chief, is_distributed

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfnmt.cli import define_data, define_direction, non_utf8_problems, read_data, run_command
+from tfnmt.cli import define_direction, non_utf8_problems, run_command
 from tfnmt.config import Config, build_config, merge, parse_overrides, preset_path, read_tree
 from tfnmt.data.corpora.catalog import data_folder, open_corpus, split_name
 from tfnmt.errors import UsageError, did_you_mean
+from tfnmt.experiment import define_data, read_data
 from tfnmt.loading.directions import bound_language, find_direction
 from tfnmt.loading.models import find_folder, find_run
 from tfnmt.progress import log

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import first_run
 from tfnmt import train
-from tfnmt.cli import has_preset, resolve_config
 from tfnmt.errors import UsageError
+from tfnmt.experiment import has_preset, resolve_config
 
 
 def write_tatoeba(folder: Path) -> None:

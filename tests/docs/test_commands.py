@@ -8,8 +8,8 @@ import pytest
 
 from docs.generate import APPLICATION
 from tests.docs.pages import PAGES, ROOT, Command, commands
-from tfnmt.cli import resolve_config
 from tfnmt.config import preset_names
+from tfnmt.experiment import resolve_config
 
 COMMANDS = [command for page in PAGES for command in commands(page)]
 PLACEHOLDERS = {"--dataset=NAME", "--config=FILE"}

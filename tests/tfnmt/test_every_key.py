@@ -14,7 +14,6 @@ import tensorflow as tf
 from tensorflow.core.util import event_pb2
 
 from tfnmt import translate
-from tfnmt.cli import reused_tokenizer
 from tfnmt.config import Config, build_config, flatten, merge, parse_overrides
 from tfnmt.data.batching.batches import Batches, gather
 from tfnmt.data.batching.plan import Pairs, make_plan
@@ -23,6 +22,7 @@ from tfnmt.data.preparation.prepared import Prepared, prepare
 from tfnmt.data.preparation.tokenizer import train_tokenizer
 from tfnmt.decoding.translator import Translator
 from tfnmt.diversification.plan import make_stages
+from tfnmt.experiment import reused_tokenizer
 from tfnmt.loading.models import RunModel
 from tfnmt.model.transformer import Transformer
 from tfnmt.runs.run import Run

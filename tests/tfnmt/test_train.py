@@ -16,11 +16,11 @@ import pytest
 
 from tests.conftest import TINY, TWO_WAY, settings
 from tfnmt import train
-from tfnmt.cli import resolve_config
 from tfnmt.config import Config
 from tfnmt.data.corpora.toy import grammar
 from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
+from tfnmt.experiment import resolve_config
 from tfnmt.model.transformer import Transformer
 from tfnmt.runs.checkpoints import CHECKSUMS, WEIGHTS
 from tfnmt.runs.run import Run
