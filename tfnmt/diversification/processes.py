@@ -2,11 +2,10 @@
 
 import os
 import runpy
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from multiprocessing import get_context, parent_process
-from threading import Thread
+
+from tfnmt.runtime.processes import SPAWN, end_with_parent
 
 POLL_SECONDS = 600.0
 """Seconds between two calls of `meanwhile`."""
@@ -25,8 +24,7 @@ def run_command(
     Returns:
         The exit code; the negative number of a signal that killed the process.
     """
-    context = get_context("spawn")  # no fork: it would copy this process' locks and threads
-    process = context.Process(target=_run, args=(module, list(arguments)))
+    process = SPAWN.Process(target=_run, args=(module, list(arguments)))
     process.start()
     try:
         while True:
@@ -43,14 +41,6 @@ def run_command(
 def _run(module: str, arguments: list[str]) -> None:
     """Run a command in this process."""
     os.setpgrp()  # Ctrl-C reaches the parent only, which stops this process
-    Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()  # its work can be resumed
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has ended, even by SIGKILL. Its work can be resumed."""
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGKILL)

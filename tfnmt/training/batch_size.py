@@ -5,11 +5,8 @@ while another one measures for it.
 """
 
 import os
-import signal
 from collections.abc import Iterator
 from itertools import pairwise
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import numpy as np
 from tfnmt.config import Config
 from tfnmt.data.preparation.tokenizer import BOS, EOS
 from tfnmt.errors import UserError
+from tfnmt.runtime.processes import values_of_process
 from tfnmt.runtime.startup import import_tensorflow
 
 POOL_SIZE = "TF_MKL_ALLOC_MAX_BYTES"
@@ -274,39 +272,18 @@ def _measure_in_process(
     Returns:
         The available memory, and the peaks of the sizes up to the first one that does not fit.
     """
-    context = get_context("spawn")  # no fork: the caller may have threads, TensorFlow's
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(
-        target=_send_measurements, args=(sender, config, vocab_size, sizes), daemon=True
-    )
-    process.start()
-    sender.close()
-    received = list(_receive_all(receiver))
-    process.join()
-    if not received or process.exitcode not in (0, *OUT_OF_MEMORY_CODES):
-        raise RuntimeError(f"measuring memory ended with exit code {process.exitcode}")
-    return received[0], received[1:]
+    values, code = values_of_process(_measurements, config, vocab_size, sizes)
+    if not values or code not in (0, *OUT_OF_MEMORY_CODES):
+        raise RuntimeError(f"measuring memory ended with exit code {code}")
+    return values[0], values[1:]
 
 
-def _receive_all(receiver: Connection) -> Iterator[int]:
-    with receiver:
-        try:
-            while True:
-                yield receiver.recv()
-        except EOFError:
-            return
-
-
-def _send_measurements(
-    sender: Connection, config: Config, vocab_size: int, sizes: tuple[int, ...]
-) -> None:
-    """Measure and send the results. This is the main function of the separate process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its parent
+def _measurements(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> Iterator[int]:
+    """Yield the available memory, then the peaks. It runs in a separate process."""
     os.environ.pop("TF_CONFIG", None)  # no other host takes part
     limit_memory()
-    sender.send(available_memory())
-    for peak in _measure_peaks(config, vocab_size, sizes):
-        sender.send(peak)
+    yield available_memory()
+    yield from _measure_peaks(config, vocab_size, sizes)
 
 
 def _measure_peaks(config: Config, vocab_size: int, sizes: tuple[int, ...]) -> Iterator[int]:

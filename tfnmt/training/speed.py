@@ -5,13 +5,12 @@ proportional to both. Nothing here imports TensorFlow at the top, because traini
 after all checks.
 """
 
-import signal
 import time
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from collections.abc import Iterator
 
 from tfnmt.config import Config
 from tfnmt.errors import UserError
+from tfnmt.runtime.processes import values_of_process
 from tfnmt.runtime.startup import configure_threads, import_tensorflow
 from tfnmt.training.batch_size import MAX_PADDED_TOKENS, limit_memory, unpadded_batches
 
@@ -57,30 +56,22 @@ def measured_speed(config: Config) -> float:
     Raises:
         UserError: The other process ended early, for example because memory ran out.
     """
-    context = get_context("spawn")  # no fork: the caller may have threads, TensorFlow's
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send_speed, args=(sender, config), daemon=True)
-    process.start()
-    sender.close()
-    try:
-        speed: float = receiver.recv()
-    except EOFError as error:
-        process.join()
+    speeds, code = values_of_process(_speeds, config)
+    if not speeds:
         raise UserError(
-            f"measuring the speed of training ended with exit code {process.exitcode}; omit "
-            "--minutes, or provide more memory"
-        ) from error
-    process.join()
+            f"measuring the speed of training ended with exit code {code}; omit --minutes, or "
+            "provide more memory"
+        )
+    speed: float = speeds[0]
     return speed
 
 
-def _send_speed(sender: Connection, config: Config) -> None:
-    """Measure and send the result. This is the main function of the separate process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its parent
+def _speeds(config: Config) -> Iterator[float]:
+    """Yield the speed. It runs in a separate process."""
     limit_memory()
     configure_threads()
     import_tensorflow()
-    sender.send(training_speed(config))
+    yield training_speed(config)
 
 
 def training_speed(config: Config) -> float:

@@ -1,14 +1,11 @@
 """Encoding the text of a prepared corpus as ids, on all cores."""
 
-import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +15,7 @@ from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UserError
 from tfnmt.progress import progress_bar
 from tfnmt.runs.checkpoints import TOKENIZER
+from tfnmt.runtime.processes import SPAWN, end_with_parent
 from tfnmt.runtime.startup import CPU_COUNT
 
 CHUNK = 20_000
@@ -97,16 +95,8 @@ def start_encoder(folder: Path) -> None:
 
 def _start_worker(folder: Path) -> None:
     """Start an encoder in a worker process."""
-    Thread(target=_exit_with_parent, daemon=True).start()
+    end_with_parent()
     start_encoder(folder)
-
-
-def _exit_with_parent() -> None:
-    """Exit when the parent process ends, even if it is killed."""
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def encode_chunk(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
@@ -125,8 +115,7 @@ def _encoders(folder: Path, chunks: Sequence[Chunk]) -> Iterator[Callable[..., I
         yield map
         return
     workers = min(CPU_COUNT, len(chunks))
-    # Spawned, not forked, because the caller may have threads, for example of TensorFlow.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (folder,)) as pool:
+    with ProcessPoolExecutor(workers, SPAWN, _start_worker, (folder,)) as pool:
 
         def mapped(function: Callable[[Chunk], Any], rows: Iterable[Chunk]) -> Iterable[Any]:
             with _interrupts_blocked():
