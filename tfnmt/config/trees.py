@@ -1,5 +1,6 @@
 """A configuration before it is checked: presets, files and overrides, and merging them."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,14 @@ MAX_CHARACTERS = 1_000_000
 """Maximum length of a configuration file, because a device such as /dev/zero never ends."""
 
 
+BOOLEAN = "tag:yaml.org,2002:bool"
+
+
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that rejects duplicate keys. PyYAML would silently use the last one."""
+    """A YAML loader that rejects duplicate keys. PyYAML would silently use the last one.
+
+    Only true and false are booleans, as in YAML 1.2. In YAML 1.1, `target: no` is false.
+    """
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -59,6 +66,13 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add((key.tag, str(key.value)))
         return node
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [resolver for resolver in resolvers if resolver[0] != BOOLEAN]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(BOOLEAN, re.compile("^(true|True|TRUE|false|False|FALSE)$"), "tTfF")
 
 
 def read_tree(path: Path) -> Tree:
@@ -118,7 +132,7 @@ def parse_overrides(assignments: Iterable[str], place: str = "--set") -> Tree:
             )
             continue
         try:
-            value = yaml.safe_load(text)
+            value = yaml.load(text, _Loader)
         except Exception:  # PyYAML raises many types
             problems.append(f"{place} {assignment}: the value is not valid YAML; quote it")
             continue

@@ -102,6 +102,17 @@ def test_override_may_be_null() -> None:
     assert tree == {"training": {"max_epochs": None}}
 
 
+def test_no_is_a_language_and_on_is_a_name(tmp_path: Path) -> None:
+    """YAML 1.1 reads both as booleans."""
+    path = tmp_path / "my.yaml"
+    path.write_text("data: {target: no}\nmodel: {norm_first: True}\non: {a: off}\n")
+    assert read_tree(path) == {
+        "data": {"target": "no"},
+        "model": {"norm_first": True},
+        "on": {"a": "off"},
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -113,6 +124,8 @@ def test_override_may_be_null() -> None:
         ("model.norm_first=false", False),
         ("model.activation=gelu", "gelu"),
         ("data.source='no'", "no"),
+        ("data.source=no", "no"),
+        ("model.norm_first=no", False),
         (" model.d_ff = 7", 7),
     ],
 )
