@@ -14,6 +14,7 @@ from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
     "tatoeba-en-de-fr-es": "c79831001fbe884f58e7c38d66970b7c34d5808047ba83368134f91f4526ce86",
+    "tatoeba-en-de-fr-es-small": "1124880e8e8a5064900ae75f3977601f7a5311907907c3659a642aecf3692466",
     "tatoeba-en-de-fr-es-float16": (
         "5ee2a6a8873258cf37df44868af229bbba4e10acd26daa16454fe132dbb533c9"
     ),
