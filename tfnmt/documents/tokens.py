@@ -53,7 +53,7 @@ def _characters(content: bytes, start: int, end: int) -> Span:
     first = start
     while first and first < len(content) and _continues(content[first]):
         first -= 1
-    last = end
+    last = end if end > start else first  # nothing is empty, also within a character
     while last > start and last < len(content) and _continues(content[last]):
         last += 1
     before = len(content[:first].decode())

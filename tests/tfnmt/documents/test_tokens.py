@@ -37,8 +37,18 @@ def test_language_token_is_not_a_part_of_the_text() -> None:
     assert located(["▁x", "<2de>"], "x<2de>") == ["x", "<2de>"]
 
 
+def test_truncated_byte_tokens_end_within_a_character() -> None:
+    """The limit of a model truncates the tokens of a long text."""
+    for character in ("é", "日", "😀"):
+        letters = [f"<0x{byte:02X}>" for byte in character.encode()]
+        for count in range(1, len(letters)):
+            tokens = ["▁a", *letters, *letters[:count], "</s>"]
+            expected = ["a", *[character] * (len(letters) + count), ""]
+            assert located(tokens, f"a{character * 3}") == expected
+
+
 def test_spans_stay_inside_the_text() -> None:
-    for tokens in (["▁a", "b", "c"], ["</s>"], ["▁"], ["<0xFF>"], []):
+    for tokens in (["▁a", "b", "c"], ["</s>"], ["▁"], ["<0xFF>"], ["<0xC3>", "x", "</s>"], []):
         for text in ("", "a", "é", "zzz"):
             for span in locate_tokens(tokens, text):
                 assert 0 <= span.start <= span.end <= len(text)
