@@ -69,7 +69,8 @@ class FormattedTexts:
         self, texts: Sequence[str], format: Format, glossary: Glossary | None, mode: Mode
     ) -> tuple[list[Translation], list[str]]:
         options = Options(self._direction.source, glossary)
-        documents = await in_thread(lambda: [READERS[format](text) for text in texts])
+        # One call per text, so that a canceled request does not read the other ones.
+        documents = [await in_thread(READERS[format], text) for text in texts]
         segments = [segment for document in documents for segment in document.segments]
         count = await in_thread(count_sentences, segments, options)
         limit = self._guard.settings.max_sentences

@@ -76,6 +76,21 @@ TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)(?:[^<>]*(/)>)?")
 COMMENT = re.compile(rf"<!(?=--).*?-->[{SPACE}]*", re.DOTALL)
 """A comment, and white space after it."""
 
+FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
+"""Elements that a parser opens again in every later block if their end tag is missing."""
+
+ATTRIBUTES = re.compile(r"""(?:\s++[\w-]++(?:=(?:"[^"<>]*+"|'[^'<>]*+'|[^\s"'<>=`]++))?+)*+\s*+>""")
+"""Attributes without mistakes, up to the end of the tag."""
+
+MAX_EQUAL_TAGS = 3
+"""Elements with equal tags that a parser opens again at most."""
+
+MAX_REOPENED_TAGS = 10
+"""Maximum elements that a parser opens again, per tag of the text."""
+
+FREE_REOPENED_TAGS = 1000
+"""Elements that a parser may open again in addition, in short texts."""
+
 OPTIONAL_END = _names("colgroup dd dt li optgroup option p tbody td tfoot th thead tr")
 MAX_PARSING_STEPS = 200_000_000
 """Maximum sum of the open tags at each tag. The time of the parser is proportional to it."""
@@ -153,9 +168,10 @@ def read_html(text: str) -> Document:
         text: The HTML.
 
     Raises:
-        UserError: The elements are nested too deeply.
+        UserError: The elements are nested too deeply, or too many end tags are missing.
     """
     _check_open_tags(text)
+    _check_end_tags(text)
     doctype, is_page = _doctype(text)
     if is_page:
         root = LexborHTMLParser(text).root
@@ -195,6 +211,24 @@ def _check_open_tags(text: str) -> None:
             while (last := path.pop()) != name:
                 is_open[last] -= 1
             is_open[name] -= 1
+
+
+def _check_end_tags(text: str) -> None:
+    """Refuse many missing end tags before the parser, which would add many elements."""
+    is_open: dict[str, list[str]] = {name: [] for name in FORMATTING}
+    reopened = 0
+    for number, match in enumerate(TAG.finditer(text), start=1):
+        same = is_open.get(match[2].lower(), [])
+        if match[1]:
+            del same[-1:]
+        else:
+            attributes = ATTRIBUTES.match(text, match.end(2))
+            tag = attributes[0] if attributes else str(number)  # with mistakes, no tags are equal
+            if same.count(tag) < MAX_EQUAL_TAGS:
+                same.append(tag)
+        reopened += sum(map(len, is_open.values()))
+        if reopened > MAX_REOPENED_TAGS * number + FREE_REOPENED_TAGS:
+            raise UserError("HTML: too many missing end tags, such as </b>; add them")
 
 
 def _siblings(node: LexborNode | None) -> Iterator[LexborNode]:

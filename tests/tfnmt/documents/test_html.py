@@ -1,7 +1,7 @@
 import pytest
 
 from tests.tfnmt.documents.translators import Reversed, UpperCase
-from tfnmt.documents.html import _check_open_tags, _doctype, read_html
+from tfnmt.documents.html import _check_end_tags, _check_open_tags, _doctype, read_html
 from tfnmt.documents.segments import Translator
 from tfnmt.documents.translation import Options, translate_segments
 from tfnmt.errors import UserError
@@ -132,3 +132,25 @@ def test_many_comments_before_the_document_type_are_skipped_at_once() -> None:
     assert _doctype(comments + "<!DOCTYPE html><p>") == ("<!DOCTYPE html>", True)
     assert _doctype(comments + "<html>") == ("", True)
     assert _doctype(comments + "<p>") == _doctype(comments + "<!-- <html>") == ("", False)
+
+
+@pytest.mark.parametrize("block", ["<p>x", "<p>x</p>", "<div>x</div>", "<table><tr><td>x</table>"])
+@pytest.mark.parametrize("opening", ["<b a={}>", "<div><font size={}></div>", "<i x' y=\"'>{}\">"])
+def test_many_missing_end_tags_are_refused(opening: str, block: str) -> None:
+    """A parser opens each of the elements again in each block."""
+    many = "".join(opening.format(number) for number in range(100))
+    with pytest.raises(UserError, match="too many missing end tags"):
+        read_html(many + block * 1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<p>one <b>two" * 1000,  # a parser opens at most three equal elements again
+        '<p><font color="red" size=3>x</p>' * 1000,
+        "<p><b><i><u><a href=x>x</a></u></i></b></p>" * 1000,
+        "".join(f"<a name={number}>x</a><p>" for number in range(1000)),
+    ],
+)
+def test_some_missing_end_tags_are_accepted(text: str) -> None:
+    _check_end_tags(text)
