@@ -95,7 +95,7 @@ def read_xliff(content: bytes, name: str, target: str) -> Document:
     blocks = [
         read_block(each, _code_kind) for parent in parents for each in _target(parent, target)
     ]
-    return _document(blocks, lambda: write_xml(tree))
+    return _document(blocks, name, lambda: write_xml(tree))
 
 
 def _target(parent: Element, language: str) -> Iterator[Element]:
@@ -150,7 +150,7 @@ def read_tmx(content: bytes, name: str, source: str, target: str) -> Document:
             blocks += [read_block(text, _code_kind) for text in _children(variant, "seg")]
     if not found:
         raise UserError(f"{name}: has no text of the language {source}; name another source")
-    return _document(blocks, lambda: write_xml(tree))
+    return _document(blocks, name, lambda: write_xml(tree))
 
 
 def _header_language(root: Element) -> str:
@@ -164,13 +164,13 @@ def _language(variant: Element) -> str:
     return primary_language(variant.get(XML_LANG) or variant.get("lang") or "")
 
 
-def _document(blocks: list[Block], finish: Callable[[], bytes]) -> Document:
+def _document(blocks: list[Block], name: str, finish: Callable[[], bytes]) -> Document:
     def write() -> bytes:
         for block in blocks:
             block.write()
         return finish()
 
-    return Document(segments_of(blocks), write)
+    return Document(segments_of(blocks, name), write)
 
 
 def _code_kind(element: Element) -> Kind:

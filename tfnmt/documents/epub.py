@@ -72,7 +72,7 @@ def read_epub(content: bytes, name: str, limits: Limits) -> Document:
             block.write()
         return archive.replace({part: write_xml(tree) for part, tree in trees.items()})
 
-    segments = segments_of(blocks) + [attribute.segment for attribute in attributes]
+    segments = segments_of(blocks, name) + [attribute.segment for attribute in attributes]
     return Document(segments, write)
 
 

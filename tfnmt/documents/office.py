@@ -4,7 +4,7 @@ A run of a docx or a pptx is a piece of text with its properties. Runs with equa
 mark. In an odt or odp, spans are elements around words, as in HTML.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -59,6 +59,9 @@ CHOSEN = ("checkbox", "citation", "comboBox", "date", "dropDownList", "equation"
 BREAKS = ("br", "cr", "tab", "ptab")
 DROPPED = ("proofErr", "lastRenderedPageBreak", "softHyphen")
 """Elements that are wrong after a translation: marks of the spelling checker and of pages."""
+
+MAX_COPIED_PROPERTIES = 2_000_000
+"""Maximum copies of properties of runs in a part of a document."""
 
 UNSTYLED = ("lang", "noProof")
 UNSTYLED_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
@@ -131,6 +134,8 @@ def _read(
         part for part in archive.names if any(fnmatchcase(part, pattern) for pattern in patterns)
     ]
     trees = {part: parse_xml(archive.read(part), f"{name}: {part}") for part in parts}
+    for part, tree in trees.items():
+        _check_runs(tree, f"{name}: {part}")
     blocks = [block for tree in trees.values() for block in read_blocks(tree)]
 
     def write() -> bytes:
@@ -138,10 +143,21 @@ def _read(
             block.write()
         return archive.replace({part: write_xml(tree) for part, tree in trees.items()})
 
-    return Document(segments_of(blocks), write)
+    return Document(segments_of(blocks, name), write)
 
 
 # --- Runs -----------------------------------------------------------------------------------------
+
+
+def _check_runs(tree: Tree, name: str) -> None:
+    """Refuse runs whose properties would be copied too often: once for each child of the run."""
+    copied = 0
+    for properties in tree.iter("{*}rPr"):
+        run = properties.getparent()
+        if run is not None:
+            copied += len(run) * sum(1 for _ in properties.iter())
+        if copied > MAX_COPIED_PROPERTIES:
+            raise UserError(f"{name}: runs with too many properties; remove some")
 
 
 class _Paragraph(Block):
@@ -163,18 +179,29 @@ class _Paragraph(Block):
 
 def _paragraphs(tree: Tree, namespace: str) -> list[Block]:
     """Return the paragraphs with text. Those in a text box are inside another one."""
-    paragraphs = [
-        paragraph
-        for paragraph in tree.iter(f"{namespace}p")
-        if any((text.text or "").strip() for text in paragraph.iter(f"{namespace}t"))
-    ]
+    with_text = _ancestors_of_text(tree, namespace)
     return [
-        _Paragraph(paragraph, [Segment(list(_pieces(paragraph, (), namespace)))])
-        for paragraph in paragraphs
+        _Paragraph(paragraph, [Segment(list(_pieces(paragraph, (), namespace, with_text)))])
+        for paragraph in tree.iter(f"{namespace}p")
+        if paragraph in with_text
     ]
 
 
-def _pieces(parent: Element, marks: Marks, namespace: str) -> Iterator[Piece]:
+def _ancestors_of_text(tree: Tree, namespace: str) -> set[Element]:
+    """Return the elements that contain text, in one pass over the tree."""
+    found: set[Element] = set()
+    for text in tree.iter(f"{namespace}t"):
+        if (text.text or "").strip():
+            for ancestor in text.iterancestors():
+                if ancestor in found:
+                    break
+                found.add(ancestor)
+    return found
+
+
+def _pieces(
+    parent: Element, marks: Marks, namespace: str, with_text: Collection[Element]
+) -> Iterator[Piece]:
     fields = _fields(parent)
     for child in list(parent):
         name = local_name(child)
@@ -183,18 +210,16 @@ def _pieces(parent: Element, marks: Marks, namespace: str) -> Iterator[Piece]:
         if child.tag == f"{namespace}r" and child not in fields:
             yield from _run(child, marks, namespace)
         elif name in WRAPPERS and str(child.tag).startswith(namespace):
-            yield from _pieces(child, (*marks, Inline(child)), namespace)
-        elif (content := _written_content(child)) is not None:
-            yield from _pieces(content, (*marks, Control(child)), namespace)
+            yield from _pieces(child, (*marks, Inline(child)), namespace, with_text)
+        elif (content := _written_content(child)) is not None and content in with_text:
+            yield from _pieces(content, (*marks, Control(child)), namespace, with_text)
         else:
             yield Piece("\n" if name in BREAKS else "", marks, child)
 
 
 def _written_content(element: Element) -> Element | None:
-    """Return the content of a content control whose text is translated; None for others."""
+    """Return the content of a content control whose text is written; None for others."""
     content = element.find(CONTENT)
-    if content is None or not any((text.text or "").strip() for text in content.iter(f"{WORD}t")):
-        return None
     properties = element.iterfind(f"{WORD}sdtPr/*")
     return None if any(local_name(each) in CHOSEN for each in properties) else content
 
@@ -239,7 +264,8 @@ def _fields(parent: Element) -> set[Element]:
     for child in parent:
         kinds = [
             value
-            for field in child.iter(f"{WORD}fldChar")
+            for run in _runs(child)
+            for field in run.iterchildren(f"{WORD}fldChar")
             if (value := field.get(f"{WORD}fldCharType"))
         ]
         depth += kinds.count("begin")
@@ -248,12 +274,20 @@ def _fields(parent: Element) -> set[Element]:
         depth = max(0, depth - kinds.count("end"))  # a field may begin in an earlier paragraph
         if open_runs and depth == 0:
             codes = "".join(
-                code.text or "" for run in open_runs for code in run.iter(f"{WORD}instrText")
+                code.text or ""
+                for each in open_runs
+                for run in _runs(each)
+                for code in run.iterchildren(f"{WORD}instrText")
             )
             if not codes.strip().upper().startswith("HYPERLINK"):
                 runs.update(open_runs)
             open_runs = []
     return runs
+
+
+def _runs(element: Element) -> Iterable[Element]:
+    """Return a run, or the runs of an element around some."""
+    return (element,) if element.tag == f"{WORD}r" else element.iterchildren(f"{WORD}r")
 
 
 def _in_runs(pieces: Sequence[Piece]) -> list[Piece]:

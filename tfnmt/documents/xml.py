@@ -25,7 +25,13 @@ Classify = Callable[[Element], Kind]
 sentence, replaced by a space, or a block of its own."""
 
 SPACES = re.compile(r"[ \t\r\n]+")
-MAX_DEPTH = 200
+MAX_DEPTH = 100
+MAX_TAGS = 1_000_000
+"""An element of a few bytes takes about a hundred in memory."""
+MAX_ELEMENTS = 20_000
+"""Maximum number of elements inside a paragraph."""
+
+_count_elements = etree.XPath("count(descendant::*)")
 
 
 def parse_xml(content: bytes, name: str) -> Tree:
@@ -36,8 +42,10 @@ def parse_xml(content: bytes, name: str) -> Tree:
         name: Its name in messages.
 
     Raises:
-        UserError: The file is no well-formed XML, or defines entities.
+        UserError: The file is no well-formed XML, is too large, or defines entities.
     """
+    if content.count(b"<") > MAX_TAGS:
+        raise UserError(f"{name}: more than {MAX_TAGS:,} tags; split the document")
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False
     )
@@ -132,7 +140,7 @@ def read_block(element: Element, classify: Classify) -> Block:
 
 def collapse_space(block: Block) -> Block:
     """Replace line breaks and indentation within text by a space, as XHTML and ODF define."""
-    for segment in segments_of([block]):
+    for segment in _segments([block]):
         pieces = merged(segment.pieces)
         if segment.text.strip():
             pieces = [
@@ -145,8 +153,22 @@ def collapse_space(block: Block) -> Block:
     return block
 
 
-def segments_of(blocks: Sequence[Block]) -> list[Segment]:
-    """Return the segments of blocks."""
+def segments_of(blocks: Sequence[Block], name: str) -> list[Segment]:
+    """Return the segments of blocks.
+
+    Args:
+        blocks: The blocks of a document.
+        name: Its name in messages.
+
+    Raises:
+        UserError: A block has too many elements. Replacing the content takes quadratic time.
+    """
+    if any(_count_elements(block.element) > MAX_ELEMENTS for block in blocks):
+        raise UserError(f"{name}: a paragraph with more than {MAX_ELEMENTS:,} elements; divide it")
+    return _segments(blocks)
+
+
+def _segments(blocks: Sequence[Block]) -> list[Segment]:
     return [item for block in blocks for item in block.items if isinstance(item, Segment)]
 
 
