@@ -1,5 +1,6 @@
 """Files of translators: PO, XLIFF 1.2 and 2.0, and TMX. Existing translations are kept."""
 
+import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 
@@ -27,6 +28,13 @@ MAX_PLURALS = 10
 """Maximum number of plural forms; no language has more than six."""
 
 
+CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=([\w:.+-]*)", re.IGNORECASE | re.MULTILINE)
+TEXT_CHARSET = re.compile(
+    r"charset|utf-?8|(us-)?ascii|iso-?8859-\d+|(windows-|cp)125\d|koi8-[ru]", re.IGNORECASE
+)
+"""The encodings of PO files. The first one is that of a template: UTF-8."""
+
+
 def read_po(content: bytes, name: str) -> Document:
     """Read a PO file. The entries without a translation get one.
 
@@ -36,6 +44,8 @@ def read_po(content: bytes, name: str) -> Document:
     from translate.misc.multistring import multistring
     from translate.storage.pypo import pofile
 
+    for charset in CHARSET.findall(content):
+        _check_charset(charset.decode("latin-1"), name)
     try:
         file = pofile.parsestring(content)
         units = [
@@ -47,6 +57,7 @@ def read_po(content: bytes, name: str) -> Document:
         plurals = int(file.getheaderplural()[0] or 2)
     except Exception as error:  # the parser raises many kinds of errors for damaged files
         raise UserError(f"{name}: no valid PO file; check it with msgfmt") from error
+    _check_charset(file.encoding, name)  # whose header may have any line breaks
     if not 1 <= plurals <= MAX_PLURALS:
         raise UserError(f"{name}: nplurals={plurals} in its header; set 1 to {MAX_PLURALS}")
     segments = [[text_segment(str(text)) for text in _strings(unit.source)] for unit in units]
@@ -62,6 +73,12 @@ def read_po(content: bytes, name: str) -> Document:
         return bytes(file)
 
     return Document([segment for each in segments for segment in each], write)
+
+
+def _check_charset(charset: str, name: str) -> None:
+    """Refuse other encodings: Python has some that are slow, and some that are not for text."""
+    if not TEXT_CHARSET.fullmatch(charset):
+        raise UserError(f"{name}: charset={charset}; convert the file with msgconv -t UTF-8")
 
 
 def _strings(text: object) -> list[str]:

@@ -415,6 +415,14 @@ msgstr[0] ""
 """
 
 
+CHARSET = b"""msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=%s\\n"
+
+msgid "one"
+msgstr ""
+"""
+
 TINY_ELEMENTS = f"<a>{'<b/>' * 1_000_000}</a>"
 
 LONG_PARAGRAPH = (
@@ -455,6 +463,9 @@ MANY_PROPERTIES = (
         ("a.po", PLURALS % b"2000000", "nplurals=2000000"),
         ("a.po", PLURALS % b"0", "nplurals=0"),
         ("a.po", PLURALS % "²".encode(), "PO"),
+        ("a.po", CHARSET % b"punycode", "charset=punycode"),
+        ("a.po", CHARSET % b"utf-16", "charset=utf-16"),
+        ("a.po", (CHARSET % b"zlib").replace(b"; ", b'; "\n"'), "charset=zlib|PO"),
         ("a.docx", make_zip({"x": "y"}, zipfile.ZIP_LZMA), "unusual"),
         ("a.xlf", b"<other/>", "no XLIFF"),
         ("a.xlf", ENTITIES, "entities"),
