@@ -34,9 +34,12 @@ class Glossary:
         texts = (*terms, *terms.values())
         self.words = frozenset(word.of(text).lower() for text in texts for word in find_words(text))
         """The words of all terms and translations, in lower case."""
-        self._by_first_word: dict[str, list[tuple[str, str]]] = {}
+        self._by_first_word: dict[str, dict[int, dict[str, str]]] = {}
+        """For each first word, the terms of each length, longest first. Terms with the same first
+        word are not compared one by one."""
         for term in sorted(terms, key=len, reverse=True):
-            self._by_first_word.setdefault(_first_word(term), []).append((term, terms[term]))
+            lengths = self._by_first_word.setdefault(_first_word(term), {})
+            lengths.setdefault(len(term), {})[term] = terms[term]
 
     def find(self, text: str) -> list[Match]:
         """Return the terms in a text, in order and without overlaps."""
@@ -44,10 +47,12 @@ class Glossary:
         for word in find_words(text):
             if found and word.start < found[-1].span.end:
                 continue
-            for term, translation in self._by_first_word.get(word.of(text).lower(), ()):
-                span = Span(word.start, word.start + len(term))
-                if _equal(span.of(text), term) and not text[span.end : span.end + 1].isalnum():
-                    found.append(Match(span, span.of(text), translation))
+            for length, terms in self._by_first_word.get(word.of(text).lower(), {}).items():
+                span = Span(word.start, word.start + length)
+                term = span.of(text)
+                translation = terms.get(term) or terms.get(term.lower())
+                if translation and not text[span.end : span.end + 1].isalnum():
+                    found.append(Match(span, term, translation))
                     break
         return found
 
@@ -55,10 +60,6 @@ class Glossary:
 def _first_word(term: str) -> str:
     words = find_words(term)
     return words[0].of(term).lower() if words else ""
-
-
-def _equal(text: str, term: str) -> bool:
-    return (text.lower() if term == term.lower() else text) == term
 
 
 def parse_glossary(content: bytes, name: str = "glossary") -> Glossary:

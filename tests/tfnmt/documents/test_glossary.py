@@ -26,6 +26,18 @@ def test_invalid_glossary_is_refused(content: bytes, problem: str) -> None:
         parse_glossary(content)
 
 
+def test_exact_term_is_preferred_to_one_in_lower_case() -> None:
+    glossary = parse_glossary(b"polish\tpolieren\nPolish\tpolnisch\n")
+    found = [match.translation for match in glossary.find("polish Polish POLISH")]
+    assert found == ["polieren", "polnisch", "polieren"]
+
+
+def test_terms_with_the_same_first_word_are_not_compared_one_by_one() -> None:
+    terms = "".join(f"one {number}\tEINS\n" for number in range(10_000))
+    glossary = parse_glossary(terms.encode())
+    assert len(glossary.find("one two " * 20_000 + "one 9999")) == 1
+
+
 def test_many_problems_are_not_all_shown() -> None:
     with pytest.raises(UserError) as caught:
         parse_glossary(b"one\n" * 100)
