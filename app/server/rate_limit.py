@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
-from cachetools import TTLCache
+from cachetools import TLRUCache, TTLCache
 from fastapi import Request
 
 from app.errors import ApiError
@@ -30,7 +30,10 @@ Client = bytes | str
 
 @dataclass
 class TokenBucket:
-    """Characters that a client may still send. The bucket refills at the rate limit."""
+    """Characters that a client may still send; negative for a debt.
+
+    The bucket refills at the rate limit.
+    """
 
     characters: float
     updated_at: float
@@ -46,8 +49,9 @@ class RateLimiter:
         self._key_digests = settings.key_digests
         self._rate = settings.rate
         self._clock = clock
-        # A bucket with the largest debt is full after two minutes.
-        self._buckets: TTLCache[Client, TokenBucket] = TTLCache(MAX_CLIENTS, 2 * MINUTE, clock)
+        self._buckets: TLRUCache[Client, TokenBucket] = TLRUCache(
+            MAX_CLIENTS, lambda _, bucket, now: now + self._seconds_until_full(bucket), clock
+        )
         self._wrong_keys: TTLCache[str, frozenset[bytes]] = TTLCache(MAX_CLIENTS, MINUTE, clock)
 
     def client(self, request: Request, key: str | None = None) -> Client:
@@ -82,35 +86,40 @@ class RateLimiter:
             raise ApiError(401, "unauthorized", message)
 
     def check_debt(self, client: Client) -> None:
-        """Raise an ApiError if refused requests have emptied the client's bucket."""
+        """Raise an ApiError if a long text or refused requests left the client in debt."""
         if self._rate:
             self._check_left(self._characters_left(client))
 
     def charge(self, client: Client, characters: int) -> None:
         """Subtract characters from the client's bucket.
 
-        A text longer than a minute's limit is accepted if the bucket is full. An empty text counts
-        as one character, because it may still cause a call of the model.
+        A text longer than a minute's limit is accepted if the bucket is full, and leaves the client
+        in debt. An empty text counts as one character, because it may still cause a call of the
+        model.
 
         Raises:
             ApiError: Too few characters are left.
         """
         if self._rate:
-            left = self._characters_left(client) - self._limited(characters)
-            self._check_left(left)
-            self._buckets[client] = TokenBucket(left, self._clock())
+            characters = max(1, characters)
+            left = self._characters_left(client)
+            self._check_left(left - min(self._rate, characters))
+            self._keep(client, left - characters)
 
     def refund(self, client: Client, characters: int) -> None:
         """Add the characters of a charged request that the server could not answer."""
         if self._rate:
-            left = self._characters_left(client) + self._limited(characters)
-            self._buckets[client] = TokenBucket(min(self._rate, left), self._clock())
+            left = self._characters_left(client) + max(1, characters)
+            self._keep(client, min(self._rate, left))
 
     def charge_refused(self, client: Client, characters: int) -> None:
-        """Subtract characters of a refused request, which may leave the client in debt."""
+        """Subtract characters of a refused request, which may leave the client in debt.
+
+        The debt of refused requests is at most a minute's limit.
+        """
         if self._rate:
-            left = self._characters_left(client) - self._limited(characters)
-            self._buckets[client] = TokenBucket(max(-self._rate, left), self._clock())
+            left = self._characters_left(client)
+            self._keep(client, min(left, max(-self._rate, left - max(1, characters))))
 
     def _characters_left(self, client: Client) -> float:
         now = self._clock()
@@ -118,8 +127,11 @@ class RateLimiter:
         refilled = bucket.characters + (now - bucket.updated_at) * self._rate / MINUTE
         return min(self._rate, refilled)
 
-    def _limited(self, characters: int) -> int:
-        return min(self._rate, max(1, characters))
+    def _keep(self, client: Client, characters: float) -> None:
+        self._buckets[client] = TokenBucket(characters, self._clock())
+
+    def _seconds_until_full(self, bucket: TokenBucket) -> float:
+        return (self._rate - bucket.characters) * MINUTE / self._rate
 
     def _check_left(self, characters: float) -> None:
         if characters < 0:

@@ -61,12 +61,25 @@ def test_bucket_holds_at_most_one_minute(limiter: RateLimiter, clock: FakeClock)
 
 
 def test_text_longer_than_limit_needs_full_bucket(limiter: RateLimiter, clock: FakeClock) -> None:
+    """Its client pays for it in the minutes after it."""
     assert retry_after(limiter, 1000) is None
-    assert retry_after(limiter, 1000) == pytest.approx(60)
-    clock.now += 59
+    assert retry_after(limiter, 1000) == pytest.approx(1000)
+    clock.now += 999
     assert retry_after(limiter, 1000) == pytest.approx(1)
     clock.now += 1
     assert retry_after(limiter, 1000) is None
+
+
+def test_refund_of_a_long_text_ends_its_debt(limiter: RateLimiter) -> None:
+    assert retry_after(limiter, 1000) is None
+    limiter.refund("1.2.3.4", 1000)
+    assert retry_after(limiter, 60) is None
+
+
+def test_refused_requests_do_not_reduce_the_debt_of_a_long_text(limiter: RateLimiter) -> None:
+    assert retry_after(limiter, 1000) is None
+    limiter.charge_refused("1.2.3.4", 120_000)
+    assert retry_after(limiter, 1) == pytest.approx(941)
 
 
 def test_empty_text_counts_as_one_character(limiter: RateLimiter) -> None:
