@@ -62,6 +62,11 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 """Tabs, line breaks and other characters that do not belong into a cell."""
 
 
+def clean(text: str) -> str:
+    """Return a text as it is exported, which may be empty."""
+    return CONTROL.sub(" ", text).strip()
+
+
 class Suggestion(NamedTuple):
     """A correction of a translation."""
 
@@ -177,7 +182,7 @@ def _only(directions: Sequence[tuple[str, str]], path: Path) -> tuple[str, str]:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "\t".join(CONTROL.sub(" ", cell).strip() for cell in cells) + "\n"
+    return "\t".join(map(clean, cells)) + "\n"
 
 
 def _reason(error: Exception) -> str:

@@ -12,7 +12,7 @@ from app.errors import ApiError
 from app.models.model import Model
 from app.server.request_guard import RequestGuard
 from app.settings import Settings
-from app.suggestions import Suggestion, SuggestionStore
+from app.suggestions import Suggestion, SuggestionStore, clean
 
 CLEANUP_SECONDS = 3600
 """Interval between deletions of corrections whose time is over."""
@@ -55,7 +55,7 @@ class Suggestions:
         if self._store is None:
             raise ApiError(403, "disabled", "suggestions: off; the server keeps none")
         self._guard.check_translations(request, pair.text, pair.translation, correction)
-        if not (pair.text.strip() and correction.strip()):
+        if not (clean(pair.text) and clean(correction)):
             raise ApiError(422, "invalid", "text, correction: must not be empty")
         source, target, _ = pair.direction or model.require_ready().directions[0]
         texts = (pair.text, pair.translation, correction)

@@ -173,6 +173,8 @@ def test_server_without_a_database_refuses_suggestions() -> None:
         ({"s": "a" * 41}, "41 characters"),
         ({"q": "a" * 21}, "21 characters"),
         ({"s": " \n"}, "must not be empty"),
+        ({"s": "\x00\u2028 "}, "must not be empty"),
+        ({"q": "\x1b"}, "must not be empty"),
         ({"target": "fr"}, "not supported"),
         ({"q": ["a", "b"]}, "q: "),
     ],
