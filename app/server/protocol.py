@@ -99,9 +99,12 @@ class Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse invalid data; just close the connection if a response is being sent."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()
-        else:
-            super().send_400_response(msg)
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+            self.cycle.disconnected = True  # so that the application sends no second response
+            self.cycle.message_event.set()
+        super().send_400_response(msg)
 
     @property
     def _address(self) -> str:

@@ -153,11 +153,12 @@ def test_large_header_is_refused_even_if_it_arrives_at_once() -> None:
     run(scenario)
 
 
-def test_invalid_data_during_a_response_closes_the_connection() -> None:
+def test_invalid_body_is_refused_and_the_connection_closed() -> None:
     async def scenario(client: Client) -> None:
         chunked = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", POST)
         reader = await client.send(chunked + b"XX\r\n")
-        await reader.read()
+        response = await reader.read()
+        assert re.findall(rb"^HTTP/1.1 (\d+)", response, re.MULTILINE) == [b"400"]
         assert await client.get() == 200
 
     run(scenario)
