@@ -224,7 +224,7 @@ def make_parser() -> Parser:
         type=int,
         default=Settings.document_minutes,
         metavar="N",
-        help="minutes after which a document is deleted (default: %(default)d)",
+        help="minutes after which a finished document is deleted (default: %(default)d)",
     )
     add(
         "--document_deadline",

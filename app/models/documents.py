@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
+from weakref import WeakValueDictionary
 
 from app.engines.engine import Direction
 from app.errors import ApiError, OverloadedError
@@ -25,7 +26,8 @@ MAX_DOCUMENTS = 20
 MAX_PER_CLIENT = 5
 
 PARALLEL = 2
-"""Documents that are read, and that are translated, at the same time. The others wait."""
+"""Documents that are read, and that are translated, at the same time, of different clients. The
+others wait."""
 
 reading_threads = ThreadPoolExecutor(PARALLEL, "documents")
 """Threads of their own, because a thread cannot be stopped: documents that take too long to read do
@@ -51,7 +53,7 @@ class DocumentJob:
     notices: Notices = field(default_factory=Notices)
     content: bytes = b""
     expires_at: float = 0.0
-    """Seconds since the epoch."""
+    """Seconds since the epoch; a document that is not finished expires later."""
     task: "asyncio.Task[None] | None" = None
 
     @property
@@ -65,6 +67,25 @@ class DocumentJob:
         return self.state in ("waiting", "translating")
 
 
+class Slots:
+    """Places for the documents that are processed at the same time, at most one per client.
+
+    A client with many documents thus waits in line with one of them, and not with all.
+    """
+
+    def __init__(self, slots: int) -> None:
+        """Create empty slots."""
+        self._slots = asyncio.Semaphore(slots)
+        self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def take(self, client: Hashable) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it."""
+        turn = self._turns.setdefault(client, asyncio.Lock())
+        async with turn, self._slots:
+            yield
+
+
 class DocumentJobs:
     """Documents in memory. Each is deleted after a time, or when its client asks for it."""
 
@@ -72,14 +93,14 @@ class DocumentJobs:
         """Create an empty collection.
 
         Args:
-            keep_seconds: Time after which a document is deleted, from its arrival.
+            keep_seconds: Time after which a finished document is deleted.
             max_seconds: Maximum time to translate a document.
         """
         self._keep_seconds = keep_seconds
         self._max_seconds = max_seconds
         self._jobs: dict[str, DocumentJob] = {}
-        self._slots = asyncio.Semaphore(PARALLEL)
-        self._read_slots = asyncio.Semaphore(PARALLEL)
+        self._slots = Slots(PARALLEL)
+        self._read_slots = Slots(PARALLEL)
         self._reading: Counter[Hashable] = Counter()
         """Documents that are being read, by client."""
 
@@ -93,7 +114,7 @@ class DocumentJobs:
         self._check_room(client)
         self._reading[client] += 1
         try:
-            async with self._read_slots, asyncio.timeout(self._max_seconds):
+            async with self._read_slots.take(client), asyncio.timeout(self._max_seconds):
                 yield
         except TimeoutError as error:
             raise ApiError(422, "invalid", "file: takes too long to read; divide it") from error
@@ -133,7 +154,6 @@ class DocumentJobs:
         job.expires_at = time.time() + self._keep_seconds
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, document, model, options))
-        asyncio.get_running_loop().call_later(self._keep_seconds + 1, self._delete_expired)
         return job
 
     def find(self, job_id: str) -> DocumentJob:
@@ -164,7 +184,7 @@ class DocumentJobs:
 
     def _delete_expired(self) -> None:
         now = time.time()
-        for job in [job for job in self._jobs.values() if job.expires_at <= now]:
+        for job in [job for job in self._finished() if job.expires_at <= now]:
             self.delete(job)
 
     async def _run(
@@ -178,7 +198,7 @@ class DocumentJobs:
             job.done, job.sentences = done, total
 
         try:
-            async with self._slots, asyncio.timeout(self._max_seconds):
+            async with self._slots.take(job.client), asyncio.timeout(self._max_seconds):
                 job.state = "translating"
                 translator = SegmentTranslator(
                     model, job.client, job.direction, patience=self._max_seconds
@@ -200,3 +220,6 @@ class DocumentJobs:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
             logger.error("document failed", extra={"fields": {"error": place}})
+        finally:
+            job.expires_at = time.time() + self._keep_seconds
+            asyncio.get_running_loop().call_later(self._keep_seconds + 1, self._delete_expired)

@@ -1,6 +1,9 @@
 """Routes for documents: `/api/v1/documents`, and LibreTranslate's `/translate_file`."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -8,12 +11,13 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
 from app.engines.engine import Direction
-from app.errors import ApiError
+from app.errors import ApiError, OverloadedError
 from app.models.documents import DocumentJob, DocumentJobs, reading_threads
 from app.models.model import Model
 from app.models.segments import in_thread
 from app.server.detection import AUTO, LanguageDetection
 from app.server.libretranslate import LibreTranslateRoute, checked_content_type
+from app.server.rate_limit import Client
 from app.server.request_guard import RequestGuard, disconnected
 from app.server.schemas import MAX_GLOSSARY, Error, PlainError
 from tfnmt.documents.archive import Limits
@@ -24,6 +28,9 @@ from tfnmt.documents.translation import Options, count_sentences
 
 MULTIPART = "multipart/form-data"
 MAX_FIELDS = 10
+MAX_UPLOADS_PER_CLIENT = 10
+MAX_UPLOADS = 100
+"""Maximum documents that are received at the same time. They are on disk."""
 UNPACKED_RATIO = 10
 """An archive may be this many times as large unpacked as a document may be."""
 
@@ -58,7 +65,8 @@ class DocumentState(BaseModel):
         description="protected parts that the model lost, and terms that were not replaced"
     )
     expires_at: float = Field(
-        description="time at which the document is deleted, in seconds since 1970"
+        description="time at which the document is deleted, in seconds since 1970; it counts from "
+        "the end of the translation"
     )
 
 
@@ -166,6 +174,8 @@ class _Uploads:
         self._guard = guard
         self._jobs = jobs
         self._detection = detection
+        self._active: Counter[Client] = Counter()
+        """Uploads by client, or by address if the key is in the form."""
         size = guard.settings.max_document_bytes
         self._limits = Limits(
             bytes=size,
@@ -184,15 +194,34 @@ class _Uploads:
         guard.check_quota(request)
         if checked_content_type(request) != MULTIPART:
             raise ApiError(415, "unsupported_media_type", f"Content-Type: must be {MULTIPART}")
-        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
-            file = form.get("file")
-            fields = {name: value for name, value in form.items() if isinstance(value, str)}
-            key = fields.get("api_key") or None
-            guard.rate_limiter.check_key(request, key)
-            if not isinstance(file, UploadFile):
-                raise ApiError(422, "invalid", "file: must be a file")
-            async with self._jobs.reading(guard.rate_limiter.client(request, key)):
-                return await self._read_and_start(request, file, fields)
+        with self._place(guard.rate_limiter.client(request)):
+            async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
+                file = form.get("file")
+                fields = {name: value for name, value in form.items() if isinstance(value, str)}
+                key = fields.get("api_key") or None
+                guard.rate_limiter.check_key(request, key)
+                if not isinstance(file, UploadFile):
+                    raise ApiError(422, "invalid", "file: must be a file")
+                async with self._jobs.reading(guard.rate_limiter.client(request, key)):
+                    return await self._read_and_start(request, file, fields)
+
+    @contextmanager
+    def _place(self, client: Client) -> Iterator[None]:
+        """Reserve a place for an upload.
+
+        Raises:
+            ApiError: There are too many uploads.
+        """
+        if self._active[client] >= MAX_UPLOADS_PER_CLIENT:
+            message = f"more than {MAX_UPLOADS_PER_CLIENT} uploads at a time; wait for one of them"
+            raise ApiError(429, "rate_limited", message, retry_after=10)
+        if self._active.total() >= MAX_UPLOADS:
+            raise OverloadedError(10)
+        self._active[client] += 1
+        try:
+            yield
+        finally:
+            self._active -= Counter([client])
 
     async def _read_and_start(
         self, request: Request, file: UploadFile, fields: dict[str, str]
@@ -213,8 +242,12 @@ class _Uploads:
         document = await self._read(content, suffix, languages)
         options = Options(direction.source, glossary)
         sentences = await in_thread(count_sentences, document.segments, options)
-        guard.record_size(request, [segment.text for segment in document.segments])
-        client = guard.charge(request, sentences, fields.get("api_key") or None)
+        guard.record_size(request, await in_thread(_texts, document))
+        try:
+            client = guard.charge(request, sentences, fields.get("api_key") or None)
+        except ApiError:  # the document was read in vain
+            guard.charge_refused(request, len(content))
+            raise
         return self._jobs.start(client, suffix, document, model, direction, options)
 
     async def _read(self, content: bytes, suffix: str, languages: Languages) -> Document:
@@ -233,7 +266,7 @@ class _Uploads:
         if source == AUTO and target:
             models.find(None, target, name)  # refuses an unknown target before it is used
             draft = await self._read(content, suffix, Languages("", target))
-            texts = [segment.text for segment in draft.segments]
+            texts = await in_thread(_texts, draft)
             model, found, _ = await self._detection.find(texts, target, name)
             if found == target:
                 message = f"file: is in {target} already; choose another target language"
@@ -243,6 +276,10 @@ class _Uploads:
             model = models.find(found, target, name)
         direction = model.direction(found, target)
         return model, direction or model.require_ready().directions[0]
+
+
+def _texts(document: Document) -> list[str]:
+    return [segment.text for segment in document.segments]
 
 
 def _state(job: DocumentJob) -> DocumentState:

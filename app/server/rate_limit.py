@@ -115,11 +115,12 @@ class RateLimiter:
     def charge_refused(self, client: Client, characters: int) -> None:
         """Subtract characters of a refused request, which may leave the client in debt.
 
-        The debt of refused requests is at most a minute's limit.
+        A request counts as at most a minute's limit, and so does the debt of refused requests.
         """
         if self._rate:
             left = self._characters_left(client)
-            self._keep(client, min(left, max(-self._rate, left - max(1, characters))))
+            charged = min(self._rate, max(1, characters))
+            self._keep(client, min(left, max(-self._rate, left - charged)))
 
     def _characters_left(self, client: Client) -> float:
         now = self._clock()

@@ -4,7 +4,7 @@ import asyncio
 import io
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tests.archives import make_zip
 from tests.tfnmt.documents.files import FILES
 from tfnmt.documents.archive import Limits
 from tfnmt.documents.formats import Languages, read_document
+from tfnmt.documents.segments import Document
 
 SETTINGS = Settings(models=(), backends=())
 Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
@@ -240,7 +241,6 @@ def test_deleted_and_expired_documents_are_gone() -> None:
     run(scenario)
 
     async def expired() -> None:
-        from tfnmt.documents.segments import Document
         from tfnmt.documents.translation import Options
 
         guard, _ = make_guard(SETTINGS)
@@ -258,6 +258,19 @@ def test_deleted_and_expired_documents_are_gone() -> None:
         await guard.models.close()
 
     asyncio.run(expired())
+
+
+def test_document_that_is_not_finished_does_not_expire() -> None:
+    engine = HeldEngine()
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        engine.hold()
+        job_id = (await send(client, "a.txt")).json()["id"]
+        await engine.asked.wait()
+        state = (await client.get(f"/api/v1/documents/{job_id}")).json()
+        assert state["state"] == "translating"
+
+    run(scenario, replace(SETTINGS, document_minutes=0), engine)
 
 
 LONG = {"file": ("a.txt", b"".join(b"Line %d.\n" % n for n in range(200)))}
@@ -385,12 +398,60 @@ def test_documents_that_are_being_read_count_for_their_client() -> None:
         assert caught.value.status == 429
         tasks.append(asyncio.create_task(read("another")))
         await asyncio.sleep(0)
-        assert started == ["one"] * documents.PARALLEL
+        assert started == ["one", "another"]
         released.set()
         await asyncio.gather(*tasks)
         assert len(started) == documents.MAX_PER_CLIENT + 1
 
     asyncio.run(scenario())
+
+
+def test_uploads_at_the_same_time_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.server.documents.MAX_UPLOADS_PER_CLIENT", 1)
+    received, released = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"--x\r\n"
+        received.set()
+        await released.wait()
+        yield b"--x--"
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        path = "/api/v1/documents"
+        slow = asyncio.create_task(client.post(path, content=slowly(), headers=kind))
+        await received.wait()
+        refused = await send(client, "a.txt")
+        assert (refused.status_code, "1 uploads" in refused.text) == (429, True)
+        monkeypatch.setattr("app.server.documents.MAX_UPLOADS_PER_CLIENT", 2)
+        monkeypatch.setattr("app.server.documents.MAX_UPLOADS", 1)
+        assert (await send(client, "a.txt")).status_code == 503
+        released.set()
+        await slow
+        assert (await send(client, "a.txt")).status_code == 202
+
+    run(scenario)
+
+
+def test_document_over_the_rate_is_not_read_again() -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        for characters, problem in ((50, None), (60, "characters per minute"), (1, "try again")):
+            response = await client.post(
+                "/api/v1/documents", files={"file": ("a.txt", b"a" * characters)}, data=TO_GERMAN
+            )
+            assert (response.status_code == 202) == (problem is None)
+            assert (problem or "") in response.text
+        assert read == [50, 60]
+
+    read: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def counted(content: bytes, *arguments: Any) -> Document:
+            read.append(len(content))
+            return read_document(content, *arguments)
+
+        patch.setattr("app.server.documents.read_document", counted)
+        run(scenario, replace(SETTINGS, rate=100))
 
 
 def test_document_that_takes_too_long_to_read_is_refused() -> None:
