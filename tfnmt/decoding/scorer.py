@@ -95,11 +95,11 @@ class Scorer:
         decoded = self._tokenizer.decode([[i for i in each.ids if i > EOS] for each in targets])
         truncated = np.asarray(source["truncated"]) | [each.truncated for each in targets]
         columns = (log_probs.tolist(), scores.tolist(), tokens.tolist(), truncated.tolist())
-        for log_prob, score, length, cut, text in zip(*columns, decoded, strict=True):
-            yield Scored(log_prob, score, length, single_line(text), cut)
+        for log_prob, score, length, is_truncated, text in zip(*columns, decoded, strict=True):
+            yield Scored(log_prob, score, length, single_line(text), is_truncated)
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
         """Encode translations, truncated to the limit of a search."""
-        room = self._decoding.max_translation_length - 1  # for EOS
+        limit = self._decoding.max_translation_length - 1  # without EOS
         encoded = self._tokenizer.encode(texts)
-        return [Encoded([*ids[:room], EOS], len(ids) > room) for ids in encoded]
+        return [Encoded([*ids[:limit], EOS], len(ids) > limit) for ids in encoded]
