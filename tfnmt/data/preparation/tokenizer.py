@@ -67,7 +67,17 @@ def train_tokenizer(
         )
     except RuntimeError as error:
         raise _vocabulary_error(config.vocab_size, str(error)) from error
-    return model.getvalue()
+    return _without_line_limit(model.getvalue())
+
+
+def _without_line_limit(model: bytes) -> bytes:
+    """Remove the limit of lines from a model. Earlier runs, whose models have none, can resume."""
+    # Translating needs no protobuf.
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    content = ModelProto.FromString(model)
+    content.trainer_spec.ClearField("max_sentence_length")
+    return bytes(content.SerializeToString())
 
 
 class Tokenizer:

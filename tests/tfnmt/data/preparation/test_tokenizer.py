@@ -12,6 +12,7 @@ import pytest
 import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tfnmt.config import TokenizerConfig
 from tfnmt.data.corpora.toy import grammar
@@ -130,6 +131,12 @@ def test_long_lines_are_part_of_the_training_text() -> None:
     """SentencePiece omits lines above 4,192 bytes by default."""
     tokenizer = trained([*text(), " ".join(["zebra"] * 1000)])
     assert len(tokenizer.encode(["zebra"])[0]) < len("zebra")
+
+
+def test_model_does_not_depend_on_the_limit_of_lines() -> None:
+    """Otherwise, the tokenizers of earlier runs would differ from those of their text today."""
+    model = ModelProto.FromString(trained(text()).model)
+    assert not model.trainer_spec.HasField("max_sentence_length")
 
 
 @pytest.mark.parametrize("vocab_size", [300, 333])
