@@ -70,13 +70,15 @@ def publish(
         _save(translator, traced, temporary)
         _add_extras(card, texts, temporary)
         # Checked in another place, so that the export cannot depend on its own path.
-        moved = temporary.rename(temporary.with_suffix(".moved.tmp"))
+        moved = temporary.with_suffix(".moved.tmp")
         try:
+            temporary.rename(moved)
             warmup_count = pool.submit(check_warmup, moved, run_replay_warmup)
             report = check_parity(graphs, calls.result(), moved, run_answer_calls)
             report |= {"texts": len(texts), "warm_up_requests": warmup_count.result()}
         finally:
-            moved.rename(temporary)
+            if moved.exists():  # not if a signal came before
+                moved.rename(temporary)
         (temporary / PARITY).write_bytes(format_json(report))
     return report
 
