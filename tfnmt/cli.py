@@ -197,6 +197,13 @@ def _exit(code: int, *problems: str) -> NoReturn:
     sys.exit(code)
 
 
+def _in_words(problem: str) -> str:
+    """Return the problem of a flag without the words of Python."""
+    problem = re.sub(r"invalid literal for int\(\).*", "not an integer", problem)
+    problem = re.sub(r"could not convert string to float.*", "not a number", problem)
+    return problem.removeprefix("flag ")
+
+
 def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
     """Return the positional arguments, and raise absl's errors as a UsageError."""
     try:
@@ -209,7 +216,7 @@ def _parse(values: FlagValues, arguments: list[str]) -> list[str]:
             "comes after --"
         ) from error
     except flags.Error as error:
-        raise UsageError(f"{str(error).removeprefix('flag ')}; see --help") from error
+        raise UsageError(f"{_in_words(str(error))}; see --help") from error
     _check_lists(values)
     return positional
 

@@ -275,10 +275,9 @@ def _check_model(values: Any, model: RunModel | ExportModel) -> None:
     """Check that the model supports the flags, before it is loaded."""
     beam_size = model.config.decoding.beam_size
     if values.nbest and values.nbest > beam_size:
-        raise UsageError(
-            f"--nbest={values.nbest}: larger than the beam ({beam_size}); "
-            f"use --beam_size={values.nbest}"
-        )
+        is_export = isinstance(model, ExportModel)
+        other = f"--nbest={beam_size}, or the run" if is_export else f"--beam_size={values.nbest}"
+        raise UsageError(f"--nbest={values.nbest}: larger than the beam ({beam_size}); use {other}")
     if values.prefix and isinstance(model, RunModel):
         from tfnmt.data.preparation.tokenizer import Tokenizer
 

@@ -98,6 +98,17 @@ def test_help_prints_the_usage_and_every_flag(
     ]
 
 
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [("--beam_size=x", "not an integer"), ("--length_penalty=x", "not a number")],
+)
+def test_value_that_is_no_number_is_refused_in_words(
+    capsys: pytest.CaptureFixture[str], argument: str, problem: str
+) -> None:
+    assert exit_code(echo, argument) == 2
+    assert stderr_only(capsys) == f"tfnmt: {argument}: {problem}; see --help\n"
+
+
 def test_unknown_flag_suggests_a_known_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(echo, "--modle=x") == 2
     assert stderr_only(capsys).startswith("tfnmt: --modle: unknown flag; did you mean --model? ")

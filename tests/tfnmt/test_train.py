@@ -22,8 +22,9 @@ from tfnmt.data.preparation.tokenizer import Tokenizer
 from tfnmt.errors import UsageError, UserError
 from tfnmt.experiment import resolve_config
 from tfnmt.model.transformer import Transformer
-from tfnmt.runs.checkpoints import CHECKSUMS, WEIGHTS
+from tfnmt.runs.checkpoints import CHECKSUMS, WEIGHTS, format_checksums
 from tfnmt.runs.run import Run
+from tfnmt.training.checkpoints import STATE
 
 Train = Callable[..., Run]
 
@@ -120,6 +121,20 @@ def test_end_that_has_passed_is_named(
     assert f"{copied_run.path}: {settings} already been reached at step 12; " in errors
     assert "resuming" not in errors
     assert copied_run.finished
+
+
+def test_average_below_the_best_checkpoint_is_reported(
+    copied_run: Run, train_toy: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = copied_run.checkpoints().all()[-1]
+    files = {file.name: file.read_bytes() for file in newest.iterdir() if file.name != CHECKSUMS}
+    state = json.loads(files[STATE]) | {"best_bleu": 99.5}
+    files[STATE] = json.dumps(state).encode()
+    (newest / STATE).write_bytes(files[STATE])
+    (newest / CHECKSUMS).write_bytes(format_checksums(files))
+    copied_run.summary_path.unlink()
+    train_toy()
+    assert "tfnmt: this is below the best checkpoint (99.50); " in capsys.readouterr().err
 
 
 def test_run_that_lost_its_checkpoints_is_not_started_again(

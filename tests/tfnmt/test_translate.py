@@ -551,6 +551,12 @@ def test_missing_or_unknown_target_lists_the_languages(
         call(translate, f"--model={two_way_run}", *arguments, "text")
 
 
+@pytest.mark.parametrize("source", ["fr", "auto"])
+def test_unknown_source_is_refused(call: Call, two_way_run: Path, source: str) -> None:
+    with pytest.raises(UsageError, match=rf"^--source={source}: unknown; .* knows de, en "):
+        call(translate, f"--model={two_way_run}", "--target=en", f"--source={source}", "text")
+
+
 def test_target_of_a_single_direction_is_checked(call: Call, tiny_run: Path) -> None:
     with pytest.raises(UsageError, match=r"--target=fr: unknown; .* translates to de "):
         call(translate, f"--model={tiny_run}", "--target=fr", "text")
@@ -560,8 +566,8 @@ def test_untrained_direction_warns(
     call: Call, two_way_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"--model={two_way_run}"
-    call(translate, model, "--target=en", "--source=fr", "le chien")
-    assert "not trained on fr-en, only on en-de, de-en" in capsys.readouterr().err
+    call(translate, model, "--target=en", "--source=en", "the dog")
+    assert "not trained on en-en, only on en-de, de-en" in capsys.readouterr().err
     call(translate, model, "--target=en", "--source=de", "der Hund")
     assert "not trained" not in capsys.readouterr().err
 

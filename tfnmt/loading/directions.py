@@ -1,5 +1,6 @@
 """The direction that a model translates in: what the flags select, and what the model has."""
 
+from tfnmt.documents.detection import primary_language
 from tfnmt.errors import UsageError
 from tfnmt.loading.models import ExportModel, RunModel
 from tfnmt.progress import log
@@ -16,10 +17,17 @@ def find_target(model: Model, source: str | None, target: str | None) -> str:
         target: The language to translate to; None for a model that has only one.
 
     Raises:
-        UsageError: The model does not translate to this language, or to more than one.
+        UsageError: The model does not know the source, does not translate to the target, or
+            translates to several.
     """
     trained = model.config.data.all_directions
     languages = model.targets or model.config.data.targets
+    known = sorted({language for direction in trained for language in direction.split("-")})
+    if source is not None and primary_language(source) not in map(primary_language, known):
+        raise UsageError(
+            f"--source={source}: unknown; {model.name} knows {', '.join(known)} (directions "
+            f"{', '.join(trained)})"
+        )
     if target is None and len(model.config.data.targets) == 1:
         target = model.config.data.targets[0]
     if target not in languages:

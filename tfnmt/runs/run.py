@@ -222,8 +222,7 @@ class Run:
         """Raise a UserError for each key that differs and must not change in a run."""
         ours, given = flatten(self.config()), flatten(config)
         problems = [
-            f"{self.path}: {key}={given[key]}: the run was started with {ours[key]}; omit it to "
-            "resume, or set --run_dir for a new run"
+            f"{self.path}: {_difference(key, ours[key], given[key])}"
             for key in differing_keys(config, self.config())
             if key not in changeable
         ]
@@ -360,6 +359,12 @@ def newest_finished_run(folder: Path) -> Run | None:
     """Return the run in a folder whose training finished last, or None."""
     finished = [run for run in map(Run, folder.glob("*")) if run.finished]
     return max(finished, key=lambda run: run.summary_path.stat().st_mtime, default=None)
+
+
+def _difference(key: str, ours: object, given: object) -> str:
+    problem = f"{key}: missing;" if given is None else f"{key}={given}:"
+    fix = "use that value to resume, or set --run_dir for a new run"
+    return f"{problem} the run was started with {ours}; {fix}"
 
 
 def _append(path: Path, scores: dict[str, Any]) -> None:

@@ -251,6 +251,11 @@ def _finish(training: Training, trainer: Trainer, progress: Progress) -> None:
     result = evaluate()
     tensorboard.write_result(run, training.config, progress.step, result.bleu)
     log(f"{kind}: val BLEU {result.summary}")
+    if averaged and result.bleu < progress.best_bleu:
+        log(
+            f"this is below the best checkpoint ({progress.best_bleu:.2f}); train for longer, or "
+            f"use that checkpoint: python -m tfnmt.average --model={run.path} --best=1"
+        )
     summary = {**asdict(progress), "averaged": len(averaged), "averaged_bleu": result.bleu}
     if result.directions:
         summary["averaged_bleu_of_directions"] = dict(result.directions)

@@ -82,6 +82,14 @@ def test_run_refuses_a_different_configuration(tmp_path: Path) -> None:
         assert f" {ours[key]};" in problem
 
 
+def test_run_names_a_missing_key(tmp_path: Path) -> None:
+    run = start_run(tmp_path, build_config({"data": {"max_pairs": 3}}))
+    with pytest.raises(UserError) as caught:
+        run.check_config(Config())
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{run.path}: data.max_pairs: missing; the run was started with 3; ")
+
+
 EXTEND = """
 from tfnmt.config import build_config
 from tfnmt.runs.run import Run
