@@ -14,6 +14,9 @@ from tfnmt.runtime.files import is_stream
 
 Pair = tuple[str, str]
 
+BINARY = (b"%PDF-", b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""The first bytes of files that are no text: PDF, RTF, zip (and office) files, old office files."""
+
 
 def decompressed_name(path: Path) -> Path:
     """Return the path without its .gz, if it has one."""
@@ -76,7 +79,9 @@ def decode_lines(
 
 
 def _check_first_line(line: bytes, name: str) -> None:
-    """Raise a UserError for UTF-16, and for a file whose lines end with carriage returns only."""
+    """Raise a UserError for a binary file, UTF-16, or lines that end with carriage returns only."""
+    if line.startswith(BINARY):
+        raise UserError(f"{name}: a PDF, RTF, zip or old Office file; convert it to plain text")
     # English UTF-16 text is valid UTF-8, in which every second byte is NUL.
     nuls = line.count(0)
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 1 < nuls > len(line) // 3:

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tfnmt.data.corpora.text_files import check_readable, decode_lines, read_lines, read_pairs
+from tfnmt.data.corpora.text_files import (
+    BINARY,
+    check_readable,
+    decode_lines,
+    read_lines,
+    read_pairs,
+)
 from tfnmt.errors import UserError
 
 NOT_LINE_ENDS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"]
@@ -86,6 +92,13 @@ def test_utf_16_is_an_error_that_names_the_encoding(
     path = write(tmp_path / "my.en", "A sentence.\nAnother one.\n".encode(encoding))
     with pytest.raises(UserError, match=rf"^{path}: UTF-16; .*iconv"):
         list(read_lines(path, errors))
+
+
+@pytest.mark.parametrize("start", BINARY)
+def test_binary_file_is_refused(tmp_path: Path, start: bytes) -> None:
+    path = write(tmp_path / "my.en", start + b"\n\xe2\x80\n")
+    with pytest.raises(UserError, match=rf"^{path}: a PDF, RTF, zip or old Office file; "):
+        list(read_lines(path, "replace"))
 
 
 def test_nul_characters_in_text_are_kept(tmp_path: Path) -> None:
