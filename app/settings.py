@@ -106,7 +106,8 @@ def parse(
         flags.model = flags.model or list(default_models)
     if not flags.model and not flags.backend:
         raise UsageError(
-            "no model; set --model=DIR (an export) or --backend=http://host:8501/v1/models/NAME"
+            "no model; set --model=DIR (an export) or --backend=http://host:8501/v1/models/NAME, "
+            "or use tfnmt serve, which has a default model"
         )
     for name in POSITIVE:
         if getattr(flags, name) <= 0:

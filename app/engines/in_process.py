@@ -80,7 +80,10 @@ def find_version(folder: Path) -> Path:
     if _is_export(folder):
         return folder
     if not os.path.isdir(folder):  # unlike Path.is_dir, it accepts a name that is too long
-        raise UserError(f"{folder}: no such folder; pass a folder written by tfnmt.export")
+        raise UserError(
+            f"{folder}: no such folder; pass a folder written by tfnmt.export, or use tfnmt serve, "
+            "which accepts the names of included models"
+        )
     try:
         versions = [path for path in folder.iterdir() if _is_version(path)]
     except OSError as error:

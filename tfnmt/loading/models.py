@@ -253,7 +253,7 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
 
     Args:
         model: A run folder, an export, or the name or URL of a bundle. None selects the newest
-            finished run, or else the default model of tfnmt.
+            finished run, or else the default one of the included models.
         changes: Keys of `decoding` to change.
 
     Raises:
@@ -300,7 +300,9 @@ def find_folder(model: str) -> Path:
     """
     folder = Path(model)
     if os.path.isfile(folder):  # unlike Path's methods, it accepts names that are too long
-        raise UserError(f"--model={model}: a file, not a folder; unpack a bundle first")
+        raise UserError(
+            f"--model={model}: a file, not a folder; unpack a bundle with tar xzf {model} -C runs"
+        )
     if os.path.exists(folder):
         return folder
     from tfnmt.loading.registry import MODELS, find_bundle
@@ -308,8 +310,8 @@ def find_folder(model: str) -> Path:
     bundle = find_bundle(model, cache_folder() / "models")
     if bundle is None and folder.parent == Path():
         raise UserError(
-            f"--model={model}: no such folder or model; {did_you_mean(model, MODELS)}the models of "
-            f"tfnmt are {', '.join(MODELS)}"
+            f"--model={model}: no such folder or model; {did_you_mean(model, MODELS)}the included "
+            f"models are {', '.join(MODELS)}"
         )
     return bundle or folder
 
