@@ -49,7 +49,7 @@ from tfnmt.documents.formats import suffix_of
 from tfnmt.errors import UsageError
 from tfnmt.exporting.converted import ConvertedRun, select_engine
 from tfnmt.loading.api import TextTranslator
-from tfnmt.loading.directions import bound_language, find_target, only_source
+from tfnmt.loading.directions import bound_language, check_source, find_target, only_source
 from tfnmt.loading.documents import (
     is_document,
     log_notices,
@@ -141,6 +141,7 @@ def main(values: Any, positional: list[str]) -> None:
     """Translate the arguments, a file, or stdin."""
     _check(values, positional)
     model = find_model(values.model, decoding_changes(values))
+    check_source(model, values.source)
     target = find_target(model, values.source, values.target)
     model = select_engine(model, values.engine, values.quantization)
     _check_model(values, model)

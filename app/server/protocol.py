@@ -99,7 +99,7 @@ class Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse invalid data; just close the connection if a response is being sent."""
         if self.cycle is not None and not self.cycle.response_complete:
-            if self.cycle.response_started:
+            if self.cycle.response_started or self.cycle.scope["method"] == "HEAD":
                 self.transport.close()
                 return
             self.cycle.disconnected = True  # so that the application sends no second response

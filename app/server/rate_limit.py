@@ -129,7 +129,10 @@ class RateLimiter:
         return min(self._rate, refilled)
 
     def _keep(self, client: Client, characters: float) -> None:
-        self._buckets[client] = TokenBucket(characters, self._clock())
+        if characters < self._rate:
+            self._buckets[client] = TokenBucket(characters, self._clock())
+        else:  # the same as a full bucket
+            self._buckets.pop(client, None)
 
     def _seconds_until_full(self, bucket: TokenBucket) -> float:
         return (self._rate - bucket.characters) * MINUTE / self._rate

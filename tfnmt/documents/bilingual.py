@@ -1,5 +1,6 @@
 """Files of translators: PO, XLIFF 1.2 and 2.0, and TMX. Existing translations are kept."""
 
+import codecs
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -11,6 +12,7 @@ from tfnmt.documents.xml import (
     Block,
     Element,
     Kind,
+    check_blocks,
     is_translated,
     local_name,
     parse_xml,
@@ -28,11 +30,13 @@ MAX_PLURALS = 10
 """Maximum number of plural forms; no language has more than six."""
 
 
-CHARSET = re.compile(rb"^\"Content-Type:[^\"\n]*charset=([\w:.+-]*)", re.IGNORECASE | re.MULTILINE)
-TEXT_CHARSET = re.compile(
-    r"charset|utf-?8|(us-)?ascii|iso-?8859-\d+|(windows-|cp)125\d|koi8-[ru]", re.IGNORECASE
+HEADER = re.compile(rb'^msgid ""\s*^msgstr((?:\s*"[^\n]*")+)', re.MULTILINE)
+CHARSET = re.compile(rb"charset= *([^\s;\\]+)", re.IGNORECASE)
+TEXT_CODEC = re.compile(
+    r"ascii|utf-8|iso8859-\d+|cp(8\d\d|125\d|9\d\d)|koi8-[rtu]|tis-620"
+    r"|big5|euc_(jp|kr)|gb(2312|k|18030)|johab|shift_jis"
 )
-"""The encodings of PO files. The first one is that of a template: UTF-8."""
+"""Python's names for the encodings of gettext. It has others that are slow, or not for text."""
 
 
 def read_po(content: bytes, name: str) -> Document:
@@ -44,8 +48,7 @@ def read_po(content: bytes, name: str) -> Document:
     from translate.misc.multistring import multistring
     from translate.storage.pypo import pofile
 
-    for charset in CHARSET.findall(content):
-        _check_charset(charset.decode("latin-1"), name)
+    content = _in_utf_8(content, name)
     try:
         file = pofile.parsestring(content)
         units = [
@@ -57,7 +60,8 @@ def read_po(content: bytes, name: str) -> Document:
         plurals = int(file.getheaderplural()[0] or 2)
     except Exception as error:  # the parser raises many kinds of errors for damaged files
         raise UserError(f"{name}: no valid PO file; check it with msgfmt") from error
-    _check_charset(file.encoding, name)  # whose header may have any line breaks
+    if _codec(file.encoding) != "utf-8":  # it was not found, such as in a second header
+        raise _unknown_charset(file.encoding, name)
     if not 1 <= plurals <= MAX_PLURALS:
         raise UserError(f"{name}: nplurals={plurals} in its header; set 1 to {MAX_PLURALS}")
     segments = [[text_segment(str(text)) for text in _strings(unit.source)] for unit in units]
@@ -75,10 +79,36 @@ def read_po(content: bytes, name: str) -> Document:
     return Document([segment for each in segments for segment in each], write)
 
 
-def _check_charset(charset: str, name: str) -> None:
-    """Refuse other encodings: Python has some that are slow, and some that are not for text."""
-    if not TEXT_CHARSET.fullmatch(charset):
-        raise UserError(f"{name}: charset={charset}; convert the file with msgconv -t UTF-8")
+def _in_utf_8(content: bytes, name: str) -> bytes:
+    """Return a PO file in UTF-8: the parser does not decode all other encodings."""
+    header = HEADER.search(content)
+    found = CHARSET.search(header[1]) if header else None
+    charset = found[1].decode("latin-1") if found else "CHARSET"
+    codec = _codec(charset)
+    if codec is None:
+        raise _unknown_charset(charset, name)
+    if codec == "utf-8":
+        return content
+    try:
+        text = content.decode(codec)
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{name}: not {charset}, as its header says; check it with msgfmt"
+        ) from error
+    return text.replace(f"charset={charset}", "charset=UTF-8", 1).encode()
+
+
+def _codec(charset: str) -> str | None:
+    """Return Python's name of an encoding of text, else None. CHARSET is that of a template."""
+    try:
+        codec = "utf-8" if charset == "CHARSET" else codecs.lookup(charset).name
+    except LookupError:
+        return None
+    return codec if TEXT_CODEC.fullmatch(codec) else None
+
+
+def _unknown_charset(charset: str, name: str) -> UserError:
+    return UserError(f"{name}: charset={charset}; convert the file with msgconv -t UTF-8")
 
 
 def _strings(text: object) -> list[str]:
@@ -182,12 +212,14 @@ def _language(variant: Element) -> str:
 
 
 def _document(blocks: list[Block], name: str, finish: Callable[[], bytes]) -> Document:
+    check_blocks(blocks, name)
+
     def write() -> bytes:
         for block in blocks:
             block.write()
         return finish()
 
-    return Document(segments_of(blocks, name), write)
+    return Document(segments_of(blocks), write)
 
 
 def _code_kind(element: Element) -> Kind:

@@ -11,6 +11,7 @@ from tfnmt.documents.xml import (
     Element,
     Kind,
     Tree,
+    check_blocks,
     collapse_space,
     is_translated,
     local_name,
@@ -65,6 +66,8 @@ def read_epub(content: bytes, name: str, limits: Limits) -> Document:
             blocks += _page_blocks(tree.getroot())
             attributes += _attributes(tree)
 
+    check_blocks(blocks, name)
+
     def write() -> bytes:
         for attribute in attributes:  # before the blocks, which copy elements
             attribute.write()
@@ -72,7 +75,7 @@ def read_epub(content: bytes, name: str, limits: Limits) -> Document:
             block.write()
         return archive.replace({part: write_xml(tree) for part, tree in trees.items()})
 
-    segments = segments_of(blocks, name) + [attribute.segment for attribute in attributes]
+    segments = segments_of(blocks) + [attribute.segment for attribute in attributes]
     return Document(segments, write)
 
 

@@ -20,6 +20,7 @@ from tfnmt.documents.xml import (
     Inline,
     Kind,
     Tree,
+    check_blocks,
     collapse_space,
     local_name,
     parse_xml,
@@ -61,7 +62,7 @@ DROPPED = ("proofErr", "lastRenderedPageBreak", "softHyphen")
 """Elements that are wrong after a translation: marks of the spelling checker and of pages."""
 
 MAX_COPIED_PROPERTIES = 2_000_000
-"""Maximum copies of properties of runs in a part of a document."""
+"""Maximum copies of properties of runs in a part of a document. Long ones count several times."""
 
 UNSTYLED = ("lang", "noProof")
 UNSTYLED_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
@@ -137,13 +138,14 @@ def _read(
     for part, tree in trees.items():
         _check_runs(tree, f"{name}: {part}")
     blocks = [block for tree in trees.values() for block in read_blocks(tree)]
+    check_blocks(blocks, name)
 
     def write() -> bytes:
         for block in blocks:
             block.write()
         return archive.replace({part: write_xml(tree) for part, tree in trees.items()})
 
-    return Document(segments_of(blocks, name), write)
+    return Document(segments_of(blocks), write)
 
 
 # --- Runs -----------------------------------------------------------------------------------------
@@ -155,9 +157,14 @@ def _check_runs(tree: Tree, name: str) -> None:
     for properties in tree.iter("{*}rPr"):
         run = properties.getparent()
         if run is not None:
-            copied += len(run) * sum(1 for _ in properties.iter())
+            copied += len(run) * sum(map(_weight, properties.iter()))
         if copied > MAX_COPIED_PROPERTIES:
             raise UserError(f"{name}: runs with too many properties; remove some")
+
+
+def _weight(element: Element) -> int:
+    """Return the memory of an element without children, in units of an element without text."""
+    return 1 + sum(len(text or "") for text in (element.text, *element.values())) // 100
 
 
 class _Paragraph(Block):
@@ -285,9 +292,13 @@ def _fields(parent: Element) -> set[Element]:
     return runs
 
 
-def _runs(element: Element) -> Iterable[Element]:
-    """Return a run, or the runs of an element around some."""
-    return (element,) if element.tag == f"{WORD}r" else element.iterchildren(f"{WORD}r")
+def _runs(element: Element) -> Iterator[Element]:
+    """Yield a run, or the runs of an element around some."""
+    if element.tag == f"{WORD}r":
+        yield element
+    elif local_name(element) in (*WRAPPERS, "sdt", "sdtContent"):
+        for child in element:
+            yield from _runs(child)
 
 
 def _in_runs(pieces: Sequence[Piece]) -> list[Piece]:

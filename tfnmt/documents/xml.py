@@ -25,11 +25,13 @@ Classify = Callable[[Element], Kind]
 sentence, replaced by a space, or a block of its own."""
 
 SPACES = re.compile(r"[ \t\r\n]+")
-MAX_DEPTH = 100
+MAX_DEPTH = 200
 MAX_TAGS = 1_000_000
 """An element of a few bytes takes about a hundred in memory."""
-MAX_ELEMENTS = 20_000
-"""Maximum number of elements inside a paragraph."""
+MANY_ELEMENTS = 20_000
+MAX_STEPS = 30_000_000_000
+"""Maximum steps to take the children of blocks out, a few seconds. For a child, lxml takes steps
+that grow with the square of the elements inside."""
 
 _count_elements = etree.XPath("count(descendant::*)")
 
@@ -140,7 +142,7 @@ def read_block(element: Element, classify: Classify) -> Block:
 
 def collapse_space(block: Block) -> Block:
     """Replace line breaks and indentation within text by a space, as XHTML and ODF define."""
-    for segment in _segments([block]):
+    for segment in segments_of([block]):
         pieces = merged(segment.pieces)
         if segment.text.strip():
             pieces = [
@@ -153,22 +155,20 @@ def collapse_space(block: Block) -> Block:
     return block
 
 
-def segments_of(blocks: Sequence[Block], name: str) -> list[Segment]:
-    """Return the segments of blocks.
+def check_blocks(blocks: Sequence[Block], name: str) -> None:
+    """Raise a UserError if replacing the content of blocks takes too long.
 
     Args:
         blocks: The blocks of a document.
         name: Its name in messages.
-
-    Raises:
-        UserError: A block has too many elements. Replacing the content takes quadratic time.
     """
-    if any(_count_elements(block.element) > MAX_ELEMENTS for block in blocks):
-        raise UserError(f"{name}: a paragraph with more than {MAX_ELEMENTS:,} elements; divide it")
-    return _segments(blocks)
+    large = (block.element for block in blocks if _count_elements(block.element) > MANY_ELEMENTS)
+    if sum(_count_elements(child) ** 2 for element in large for child in element) > MAX_STEPS:
+        raise UserError(f"{name}: paragraphs with too many elements; divide them")
 
 
-def _segments(blocks: Sequence[Block]) -> list[Segment]:
+def segments_of(blocks: Sequence[Block]) -> list[Segment]:
+    """Return the segments of blocks."""
     return [item for block in blocks for item in block.items if isinstance(item, Segment)]
 
 
@@ -201,10 +201,12 @@ def _child(child: Element, marks: Marks, classify: Classify) -> Iterator[Piece |
 
 def append_text(parent: Element, text: str) -> None:
     """Append text to the content of an element."""
-    if len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + text
-    else:
+    # Neither len(parent) nor parent[-1], which take time for each child.
+    last = next(parent.iterchildren(reversed=True), None)
+    if last is None:
         parent.text = (parent.text or "") + text
+    else:
+        last.tail = (last.tail or "") + text
 
 
 def write_pieces(

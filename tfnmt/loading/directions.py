@@ -8,6 +8,17 @@ from tfnmt.progress import log
 Model = RunModel | ExportModel
 
 
+def check_source(model: Model, source: str | None) -> None:
+    """Raise a UsageError if a model does not know the language of the text in any direction."""
+    trained = model.config.data.all_directions
+    known = sorted({language for direction in trained for language in direction.split("-")})
+    if source is not None and primary_language(source) not in map(primary_language, known):
+        raise UsageError(
+            f"--source={source}: unknown; {model.name} knows {', '.join(known)} (directions "
+            f"{', '.join(trained)})"
+        )
+
+
 def find_target(model: Model, source: str | None, target: str | None) -> str:
     """Return the language to translate to. An untrained direction is allowed, and logged.
 
@@ -17,17 +28,10 @@ def find_target(model: Model, source: str | None, target: str | None) -> str:
         target: The language to translate to; None for a model that has only one.
 
     Raises:
-        UsageError: The model does not know the source, does not translate to the target, or
-            translates to several.
+        UsageError: The model does not translate to this language, or to more than one.
     """
     trained = model.config.data.all_directions
     languages = model.targets or model.config.data.targets
-    known = sorted({language for direction in trained for language in direction.split("-")})
-    if source is not None and primary_language(source) not in map(primary_language, known):
-        raise UsageError(
-            f"--source={source}: unknown; {model.name} knows {', '.join(known)} (directions "
-            f"{', '.join(trained)})"
-        )
     if target is None and len(model.config.data.targets) == 1:
         target = model.config.data.targets[0]
     if target not in languages:
