@@ -6,7 +6,7 @@ import secrets
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -53,13 +53,20 @@ class DocumentJob:
     notices: Notices = field(default_factory=Notices)
     content: bytes = b""
     expires_at: float = 0.0
-    """Seconds since the epoch; a document that is not finished expires later."""
+    """Seconds since the epoch, from the end of the translation."""
+    refund: Callable[[float], None] = lambda share: None
+    """Gives a share of the quota back to the client."""
     task: "asyncio.Task[None] | None" = None
 
     @property
     def file_name(self) -> str:
         """The name of the translation: the name that the client gave is never used."""
         return f"{self.id}{self.suffix}"
+
+    @property
+    def missing_share(self) -> float:
+        """The share of the sentences that is not translated yet."""
+        return 1 - self.done / self.sentences if self.sentences else 1.0
 
     @property
     def is_active(self) -> bool:
@@ -141,17 +148,18 @@ class DocumentJobs:
         model: Model,
         direction: Direction,
         options: Options,
+        refund: Callable[[float], None] = lambda share: None,
     ) -> DocumentJob:
         """Start to translate a document that has been read, and return its job.
 
-        If too many documents are kept, a finished one is deleted, first one of this client.
+        If too many documents are kept, a finished one is deleted, first one of this client. If the
+        document is not translated to its end, the share that is missing is refunded.
         """
         if len(self._jobs) >= MAX_DOCUMENTS:
             self.delete(
                 min(self._finished(), key=lambda job: (job.client != client, job.expires_at))
             )
-        job = DocumentJob(secrets.token_urlsafe(18), client, suffix, direction)
-        job.expires_at = time.time() + self._keep_seconds
+        job = DocumentJob(secrets.token_urlsafe(18), client, suffix, direction, refund=refund)
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, document, model, options))
         return job
@@ -174,6 +182,7 @@ class DocumentJobs:
             job.task.cancel()
         if job.is_active:
             job.state = "canceled"
+            job.refund(job.missing_share)
         job.content = b""
         self._jobs.pop(job.id, None)
 
@@ -207,19 +216,23 @@ class DocumentJobs:
                 job.content = await in_thread(document.write)
                 job.state = "done"
         except ApiError as error:
-            job.state, job.error = "failed", error.message
+            _fail(job, error.message)
         except TimeoutError:
             limit = round(self._max_seconds)
-            job.state = "failed"
-            job.error = f"the translation took longer than {limit} seconds; divide the document"
+            _fail(job, f"the translation took longer than {limit} seconds; divide the document")
         except asyncio.CancelledError:
             job.state = "canceled"
             raise
         except Exception as error:  # hidden from the client; its message may contain a text
-            job.state, job.error = "failed", "the document could not be translated"
+            _fail(job, "the document could not be translated")
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
             logger.error("document failed", extra={"fields": {"error": place}})
         finally:
             job.expires_at = time.time() + self._keep_seconds
             asyncio.get_running_loop().call_later(self._keep_seconds + 1, self._delete_expired)
+
+
+def _fail(job: DocumentJob, problem: str) -> None:
+    job.state, job.error = "failed", problem
+    job.refund(job.missing_share)

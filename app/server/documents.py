@@ -1,11 +1,14 @@
 """Routes for documents: `/api/v1/documents`, and LibreTranslate's `/translate_file`."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
+from cachetools import TTLCache
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
@@ -17,7 +20,7 @@ from app.models.model import Model
 from app.models.segments import in_thread
 from app.server.detection import AUTO, LanguageDetection
 from app.server.libretranslate import LibreTranslateRoute, checked_content_type
-from app.server.rate_limit import Client
+from app.server.rate_limit import MAX_CLIENTS, Client
 from app.server.request_guard import RequestGuard, disconnected
 from app.server.schemas import MAX_GLOSSARY, Error, PlainError
 from tfnmt.documents.archive import Limits
@@ -29,6 +32,8 @@ from tfnmt.documents.translation import Options, count_sentences
 MULTIPART = "multipart/form-data"
 MAX_FIELDS = 10
 MAX_UPLOADS_PER_CLIENT = 10
+REFUSED_SECONDS = 60 * 60
+"""Maximum time that a client waits after a document above its rate."""
 MAX_UPLOADS = 100
 """Maximum documents that are received at the same time. They are on disk."""
 UNPACKED_RATIO = 10
@@ -64,9 +69,9 @@ class DocumentState(BaseModel):
     notices: list[str] = Field(
         description="protected parts that the model lost, and terms that were not replaced"
     )
-    expires_at: float = Field(
-        description="time at which the document is deleted, in seconds since 1970; it counts from "
-        "the end of the translation"
+    expires_at: float | None = Field(
+        description="time at which the document is deleted, in seconds since 1970; null until the "
+        "translation has ended"
     )
 
 
@@ -176,6 +181,8 @@ class _Uploads:
         self._detection = detection
         self._active: Counter[Client] = Counter()
         """Uploads by client, or by address if the key is in the form."""
+        self._refused: TTLCache[Client, float] = TTLCache(MAX_CLIENTS, REFUSED_SECONDS)
+        """The time until which a client waits, because a document was above its rate."""
         size = guard.settings.max_document_bytes
         self._limits = Limits(
             bytes=size,
@@ -202,7 +209,9 @@ class _Uploads:
                 guard.rate_limiter.check_key(request, key)
                 if not isinstance(file, UploadFile):
                     raise ApiError(422, "invalid", "file: must be a file")
-                async with self._jobs.reading(guard.rate_limiter.client(request, key)):
+                client = guard.rate_limiter.client(request, key)
+                self._check_wait(client)
+                async with self._jobs.reading(client):
                     return await self._read_and_start(request, file, fields)
 
     @contextmanager
@@ -243,12 +252,25 @@ class _Uploads:
         options = Options(direction.source, glossary)
         sentences = await in_thread(count_sentences, document.segments, options)
         guard.record_size(request, await in_thread(_texts, document))
+        client = self._charge(request, sentences, fields.get("api_key") or None)
+        refund = partial(guard.refund, request)
+        return self._jobs.start(client, suffix, document, model, direction, options, refund)
+
+    def _check_wait(self, client: Client) -> None:
+        """Refuse a document before it is read, in the time after one above the rate."""
+        seconds = self._refused.get(client, 0.0) - time.monotonic()
+        if seconds > 0:
+            message = "the documents are above the rate limit; try again later"
+            raise ApiError(429, "rate_limited", message, retry_after=seconds)
+
+    def _charge(self, request: Request, sentences: int, key: str | None) -> Client:
+        """Charge the client, or remember how long it has to wait."""
         try:
-            client = guard.charge(request, sentences, fields.get("api_key") or None)
-        except ApiError:  # the document was read in vain
-            guard.charge_refused(request, len(content))
+            return self._guard.charge(request, sentences, key)
+        except ApiError as error:
+            client = self._guard.rate_limiter.client(request, key)
+            self._refused[client] = time.monotonic() + (error.retry_after or 0)
             raise
-        return self._jobs.start(client, suffix, document, model, direction, options)
 
     async def _read(self, content: bytes, suffix: str, languages: Languages) -> Document:
         name = f"file{suffix}"
@@ -292,7 +314,7 @@ def _state(job: DocumentJob) -> DocumentState:
         done=job.done,
         error=job.error or None,
         notices=job.notices.texts,
-        expires_at=round(job.expires_at, 1),
+        expires_at=None if job.is_active else round(job.expires_at, 1),
     )
 
 

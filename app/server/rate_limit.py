@@ -109,7 +109,7 @@ class RateLimiter:
     def refund(self, client: Client, characters: int) -> None:
         """Add the characters of a charged request that the server could not answer."""
         if self._rate:
-            left = self._characters_left(client) + max(1, characters)
+            left = self._characters_left(client) + characters
             self._keep(client, min(self._rate, left))
 
     def charge_refused(self, client: Client, characters: int) -> None:

@@ -148,11 +148,16 @@ class RequestGuard:
         """
         characters = request.state.sizes["characters"]
         client = self.rate_limiter.client(request, key)
-        charge = max(characters, SENTENCE_CHARACTERS * sentences)
+        charge = max(1, characters, SENTENCE_CHARACTERS * sentences)
         self.rate_limiter.charge(client, charge)
         request.state.charge = (client, charge)
         self._metrics.characters(characters)
         return client
+
+    def refund(self, request: Request, share: float) -> None:
+        """Give a share of its charge back to the client of a request."""
+        client, characters = request.state.charge
+        self.rate_limiter.refund(client, round(share * characters))
 
     def charge_refused(self, request: Request, body_bytes: int) -> None:
         """Charge the client for a refused request: each byte of its body as a character."""
@@ -210,7 +215,7 @@ class RequestGuard:
             return work.result()
         except ApiError as error:
             if error.status == 503:
-                self.rate_limiter.refund(*request.state.charge)
+                self.refund(request, 1)
             raise
 
 

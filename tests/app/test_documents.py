@@ -433,15 +433,18 @@ def test_uploads_at_the_same_time_are_limited(monkeypatch: pytest.MonkeyPatch) -
     run(scenario)
 
 
-def test_document_over_the_rate_is_not_read_again() -> None:
+def test_document_over_the_rate_is_read_again_after_the_time_to_wait() -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
-        for characters, problem in ((50, None), (60, "characters per minute"), (1, "try again")):
-            response = await client.post(
-                "/api/v1/documents", files={"file": ("a.txt", b"a" * characters)}, data=TO_GERMAN
-            )
-            assert (response.status_code == 202) == (problem is None)
-            assert (problem or "") in response.text
-        assert read == [50, 60]
+        async def post(characters: int) -> httpx.Response:
+            files = {"file": ("a.txt", b"a" * characters)}
+            return await client.post("/api/v1/documents", files=files, data=TO_GERMAN)
+
+        assert (await post(5950)).status_code == 202
+        assert (await post(100)).headers["Retry-After"] == "1"
+        assert (await post(1)).status_code == 429
+        await asyncio.sleep(1)
+        assert (await post(100)).status_code == 202
+        assert read == [5950, 100, 100]
 
     read: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -451,7 +454,26 @@ def test_document_over_the_rate_is_not_read_again() -> None:
             return read_document(content, *arguments)
 
         patch.setattr("app.server.documents.read_document", counted)
-        run(scenario, replace(SETTINGS, rate=100))
+        run(scenario, replace(SETTINGS, rate=6000))
+
+
+@pytest.mark.parametrize("canceled", [False, True])
+def test_document_that_is_not_translated_costs_nothing(canceled: bool) -> None:
+    engine = HeldEngine()
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        engine.hold()
+        for _ in range(2):  # each is charged 4,000 characters, 20 per sentence
+            response = await client.post("/api/v1/documents", files=LONG, data=TO_GERMAN)
+            assert response.status_code == 202
+            job_id = response.json()["id"]
+            if canceled:
+                await client.delete(f"/api/v1/documents/{job_id}")
+            else:
+                assert (await finished(client, job_id))["state"] == "failed"
+        engine.open.set()
+
+    run(scenario, replace(SETTINGS, rate=6000, document_deadline=0.3), engine)
 
 
 def test_document_that_takes_too_long_to_read_is_refused() -> None:

@@ -153,12 +153,18 @@ def test_large_header_is_refused_even_if_it_arrives_at_once() -> None:
     run(scenario)
 
 
-def test_invalid_body_is_refused_and_the_connection_closed() -> None:
+@pytest.mark.parametrize(("method", "statuses"), [(b"POST", [b"400"]), (b"HEAD", [])])
+def test_invalid_body_is_refused_and_the_connection_closed(
+    method: bytes, statuses: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A response to HEAD has no body, so it gets none."""
+
     async def scenario(client: Client) -> None:
         chunked = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", POST)
-        reader = await client.send(chunked + b"XX\r\n")
+        reader = await client.send(chunked.replace(b"POST", method) + b"XX\r\n")
         response = await reader.read()
-        assert re.findall(rb"^HTTP/1.1 (\d+)", response, re.MULTILINE) == [b"400"]
+        assert re.findall(rb"^HTTP/1.1 (\d+)", response, re.MULTILINE) == statuses
         assert await client.get() == 200
 
     run(scenario)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
