@@ -54,7 +54,7 @@ case "$2" in
 tfnmt.train | tfnmt.prepare | tfnmt.diversify) set -- "$@" {settings} ;;
 tfnmt.translate)
     case "$*" in
-    *--model=export/* | *--engine=litert*) ;;
+    *--model=export/* | *--model=tatoeba-* | *--engine=litert*) ;;
     *) set -- "$@" --prefix=Der ;;
     esac ;;
 app) set -- "$@" --port=0 ;;
@@ -71,7 +71,7 @@ class Clone:
         self.path = path
         self.port = 0
         """Port of the application that was started last."""
-        for name in ("tfnmt", "app", "configs"):
+        for name in ("tfnmt", "app", "configs", "models"):
             shutil.copytree(ROOT / name, path / name)
         shutil.copy(ROOT / "pyproject.toml", path)
         shorter = " ".join(settings(TINY))
