@@ -5,14 +5,14 @@ so are the attributes that people read.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import count
 from typing import NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborNode
 
+from tfnmt.documents.html_parser import SPACE, is_too_costly, parse, siblings
 from tfnmt.documents.segments import (
     Document,
     Piece,
@@ -67,34 +67,8 @@ LEADING_BREAK = _names("listing pre textarea")
 TRANSLATED_ATTRIBUTES = ("alt", "aria-label", "placeholder", "title")
 UNIQUE_ATTRIBUTES = ("id", "name")
 
-SPACE = " \t\n\f\r"
 SPACES = re.compile(f"[{SPACE}]+")
 MAX_DEPTH = 200
-TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)(?:[^<>]*(/)>)?")
-"""A tag: the slash of an end tag, the name, and the slash of an empty element."""
-
-COMMENT = re.compile(rf"<!(?=--).*?-->[{SPACE}]*", re.DOTALL)
-"""A comment, and white space after it."""
-
-FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
-"""Elements that a parser opens again in every later block if their end tag is missing."""
-
-ATTRIBUTES = re.compile(r"""(?:\s++[\w-]++(?:=(?:"[^"<>]*+"|'[^'<>]*+'|[^\s"'<>=`]++))?+)*+\s*+>""")
-"""Attributes without mistakes, up to the end of the tag."""
-
-MAX_EQUAL_TAGS = 3
-"""Elements with equal tags that a parser opens again at most."""
-
-MAX_REOPENED_TAGS = 10
-"""Maximum elements that a parser opens again, per tag of the text."""
-
-FREE_REOPENED_TAGS = 1000
-"""Elements that a parser may open again in addition, in short texts."""
-
-OPTIONAL_END = _names("colgroup dd dt li optgroup option p tbody td tfoot th thead tr")
-MAX_PARSING_STEPS = 200_000_000
-"""Maximum sum of the open tags at each tag. The time of the parser is proportional to it."""
-
 MAX_CODE = 200
 """Characters of code that the model reads as a word. Longer code is an object."""
 
@@ -168,84 +142,21 @@ def read_html(text: str) -> Document:
         text: The HTML.
 
     Raises:
-        UserError: The elements are nested too deeply, or too many end tags are missing.
+        UserError: The page takes too much time or memory to parse, or its elements are nested too
+            deeply.
     """
-    _check_open_tags(text)
-    _check_end_tags(text)
-    doctype, is_page = _doctype(text)
-    if is_page:
-        root = LexborHTMLParser(text).root
-        nodes = list(_siblings(root.parent.first_child)) if root and root.parent else []
-    else:  # selectolax takes the first node of a fragment for the whole fragment
-        nodes = list(_siblings(LexborHTMLParser("<!---->" + text, is_fragment=True).root))[1:]
+    if is_too_costly(text):
+        raise UserError(
+            "HTML: takes too much time or memory to parse; add missing end tags, such as </b>, and "
+            "nest fewer elements"
+        )
+    doctype, nodes = parse(text)
     reader = _Reader(nodes)
     for node in nodes:
         reader.read(node, (), 0)
     output = reader.output
     output.flush()
     return Document(output.segments, lambda: (doctype + _write(output.parts)).encode())
-
-
-def _check_open_tags(text: str) -> None:
-    """Refuse extreme nesting before the parser, whose time would grow with the square of the depth.
-
-    Tags in scripts and comments count as well. If they were skipped, a page could hide real tags,
-    because only the parser knows for certain where a script or a comment begins.
-    """
-    path: list[str] = []
-    is_open: Counter[str] = Counter()
-    steps = 0
-    for match in TAG.finditer(text):
-        is_end, name, is_empty = match[1], match[2].lower(), match[3]
-        steps += len(path)
-        if steps > MAX_PARSING_STEPS:
-            raise UserError("HTML: too many nested elements; remove some")
-        in_foreign = any(is_open[each] for each in FOREIGN)
-        if (name in VOID or name in OPTIONAL_END) and not in_foreign:
-            continue
-        if not is_end:
-            if not (is_empty and in_foreign):
-                path.append(name)
-                is_open[name] += 1
-        elif is_open[name]:  # otherwise, parsers ignore the end tag
-            while (last := path.pop()) != name:
-                is_open[last] -= 1
-            is_open[name] -= 1
-
-
-def _check_end_tags(text: str) -> None:
-    """Refuse many missing end tags before the parser, which would add many elements."""
-    is_open: dict[str, list[str]] = {name: [] for name in FORMATTING}
-    reopened = 0
-    for number, match in enumerate(TAG.finditer(text), start=1):
-        same = is_open.get(match[2].lower(), [])
-        if match[1]:
-            del same[-1:]
-        else:
-            attributes = ATTRIBUTES.match(text, match.end(2))
-            tag = attributes[0] if attributes else str(number)  # with mistakes, no tags are equal
-            if same.count(tag) < MAX_EQUAL_TAGS:
-                same.append(tag)
-        reopened += sum(map(len, is_open.values()))
-        if reopened > MAX_REOPENED_TAGS * number + FREE_REOPENED_TAGS:
-            raise UserError("HTML: too many missing end tags, such as </b>; add them")
-
-
-def _siblings(node: LexborNode | None) -> Iterator[LexborNode]:
-    while node is not None:
-        yield node
-        node = node.next
-
-
-def _doctype(text: str) -> tuple[str, bool]:
-    """Return the document type unchanged, and whether the text is a whole page."""
-    start = len(text) - len(text.lstrip(SPACE + "\ufeff"))
-    while comment := COMMENT.match(text, start):
-        start = comment.end()
-    lowered = text[start : start + 9].lower()
-    if lowered == "<!doctype":
-        return text[start:].partition(">")[0] + ">", True
-    return "", lowered.startswith(("<html", "<head", "<body"))
 
 
 class _Reader:
@@ -301,7 +212,7 @@ class _Reader:
             texts = self._read_attributes(node)
             start, again = _start_tag(node, texts), _start_tag(node, texts, UNIQUE_ATTRIBUTES)
             mark = Tag(next(self._tags), start, again, f"</{tag}>")
-            for child in _siblings(node.first_child):
+            for child in siblings(node.first_child):
                 self.read(child, (*marks, mark), depth + 1)
 
     def _literal(self, node: LexborNode, marks: tuple[Tag, ...], depth: int) -> None:
@@ -316,7 +227,7 @@ class _Reader:
     def _container(self, node: LexborNode, depth: int) -> None:
         """Read a block, or an inline element with blocks inside."""
         self.output.literal(*_start_tag(node, self._read_attributes(node)))
-        for child in _siblings(node.first_child):
+        for child in siblings(node.first_child):
             self.read(child, (), depth + 1)
         self.output.flush()
         if node.tag not in VOID:
@@ -399,7 +310,7 @@ def _literal_html(node: LexborNode, depth: int = 0, foreign: bool = False) -> st
     first = node.first_child
     if tag == "template" and not foreign and (contents := node.template_fragments()):
         first = contents[0].first_child
-    children = [_literal_html(child, depth + 1, foreign) for child in _siblings(first)]
+    children = [_literal_html(child, depth + 1, foreign) for child in siblings(first)]
     # The parser drops a line break after these start tags.
     lost = tag in LEADING_BREAK and children[:1] and children[0].startswith("\n")
     return "".join((start, "\n" if lost else "", *children, f"</{tag}>"))

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.tfnmt.documents.translators import Reversed, UpperCase
-from tfnmt.documents.html import _check_end_tags, _check_open_tags, _doctype, read_html
+from tfnmt.documents.html import read_html
 from tfnmt.documents.segments import Translator
 from tfnmt.documents.translation import Options, translate_segments
 from tfnmt.errors import UserError
@@ -95,24 +95,10 @@ def test_inline_tags_follow_reordered_words() -> None:
     assert translation == "<p><i>THREE</i> <b>TWO</b> ONE</p>"
 
 
-@pytest.mark.parametrize("opening", ["<div>", "<div></x>", "<div><b></div></b><div>"])
+@pytest.mark.parametrize("opening", ["<div>", "<rt>", "<svg><td>", "<div></x>", "<!--</b>--><b>"])
 def test_deep_nesting_is_refused(opening: str) -> None:
     with pytest.raises(UserError, match="nested"):
-        translate(opening * 100_000 + "x")
-
-
-@pytest.mark.parametrize("many", ["<i>a</i>", "<svg><path/></svg>", "<div><b></div>"])
-def test_many_elements_side_by_side_are_accepted(many: str) -> None:
-    _check_open_tags(many * 2001)
-    _check_open_tags(f"<svg>{'<path d=x />' * 2001}</svg>")
-
-
-@pytest.mark.parametrize(
-    ("first", "opening"), [("", "<rt>"), ("<svg>", "<td>"), ("<svg>", "<input>")]
-)
-def test_deep_nesting_of_elements_without_an_end_tag_is_refused(first: str, opening: str) -> None:
-    with pytest.raises(UserError, match="nested"):
-        _check_open_tags(first + opening * 100_000)
+        read_html(opening * 1000 + "x")
 
 
 @pytest.mark.parametrize(
@@ -127,19 +113,26 @@ def test_text_that_looks_like_tags_is_accepted(page: str) -> None:
     assert translate(page) == page
 
 
-def test_many_comments_before_the_document_type_are_skipped_at_once() -> None:
-    comments = "\ufeff " + "<!-- a -->\n<!--><!--->" * 50_000
-    assert _doctype(comments + "<!DOCTYPE html><p>") == ("<!DOCTYPE html>", True)
-    assert _doctype(comments + "<html>") == ("", True)
-    assert _doctype(comments + "<p>") == _doctype(comments + "<!-- <html>") == ("", False)
+def test_pages_that_take_too_long_to_parse_are_refused() -> None:
+    with pytest.raises(UserError, match="too much time or memory"):
+        read_html("<div>" * 100_000)
 
 
-@pytest.mark.parametrize("block", ["<p>x", "<p>x</p>", "<div>x</div>", "<table><tr><td>x</table>"])
-@pytest.mark.parametrize("opening", ["<b a={}>", "<div><font size={}></div>", "<i x' y=\"'>{}\">"])
+@pytest.mark.parametrize("block", ["<p>x", "<p>x</p>", "<div>x</div>"])
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "<b a={}>",
+        "<i x' y=\"'>{}\">",
+        "<b a={}><!-- </b> -->",
+        '<b a={}><img title="</b>">',
+        "<b a={}><select></b></select>",
+    ],
+)
 def test_many_missing_end_tags_are_refused(opening: str, block: str) -> None:
     """A parser opens each of the elements again in each block."""
-    many = "".join(opening.format(number) for number in range(100))
-    with pytest.raises(UserError, match="too many missing end tags"):
+    many = "".join(f"<div>{opening.format(number)}</div>" for number in range(100))
+    with pytest.raises(UserError, match="add missing end tags"):
         read_html(many + block * 1000)
 
 
@@ -150,7 +143,9 @@ def test_many_missing_end_tags_are_refused(opening: str, block: str) -> None:
         '<p><font color="red" size=3>x</p>' * 1000,
         "<p><b><i><u><a href=x>x</a></u></i></b></p>" * 1000,
         "".join(f"<a name={number}>x</a><p>" for number in range(1000)),
+        "".join(f"<a name={number}>x<p>" for number in range(1000)),  # one link is open at most
+        f"<table><tr>{''.join(f'<td><font size={size}>x' for size in range(1000))}</table>",
     ],
 )
 def test_some_missing_end_tags_are_accepted(text: str) -> None:
-    _check_end_tags(text)
+    read_html(text)
