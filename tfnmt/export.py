@@ -32,7 +32,13 @@ from tfnmt.exporting import QUANTIZATIONS
 from tfnmt.exporting.converted import check_convertible
 from tfnmt.exporting.ctranslate2 import check_export, export_ctranslate2
 from tfnmt.exporting.litertjs import PACKAGE, find_litertjs
-from tfnmt.exporting.versions import check_free, check_kept, next_version, remove_old
+from tfnmt.exporting.versions import (
+    check_format,
+    check_free,
+    check_kept,
+    next_version,
+    remove_old,
+)
 from tfnmt.litert.files import GRAPHS
 from tfnmt.loading import SUFFIX
 from tfnmt.loading.bundles import litert_files, run_files, write_bundle
@@ -229,6 +235,7 @@ def _publish(values: Any, model: RunModel) -> None:
     folder = Path(values.output)
     path = folder / str(values.version or next_version(folder))
     check_free(path)
+    check_format(folder, is_litert=values.format == "litert")
     if values.keep:
         check_kept(path, values.keep)
     write = _write_litert if values.format == "litert" else _write_saved_model

@@ -55,6 +55,22 @@ def test_export_refuses_a_folder_of_the_run(
         call(export, f"--model={tiny_run}", f"--output={output}")
 
 
+@pytest.mark.parametrize(
+    ("format", "file", "message"),
+    [
+        ("litert", "saved_model.pb", "version 7 is a SavedModel"),
+        ("saved_model", "model.tflite", "version 7 is a LiteRT export"),
+    ],
+)
+def test_export_refuses_a_folder_with_versions_of_another_format(
+    call: Call, tiny_run: Path, tmp_path: Path, format: str, file: str, message: str
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / file).write_text("")
+    with pytest.raises(UsageError, match=rf"^--output={tmp_path}: {message}; choose a new folder"):
+        call(export, f"--model={tiny_run}", f"--output={tmp_path}", f"--format={format}")
+
+
 def test_export_refuses_one_path_for_both_outputs(
     call: Call, tiny_run: Path, tmp_path: Path
 ) -> None:

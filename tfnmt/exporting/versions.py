@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tfnmt.errors import UsageError
+from tfnmt.litert.files import GRAPHS
 from tfnmt.loading.models import versions_in
 from tfnmt.runtime.files import remove_folder
 
@@ -20,6 +21,19 @@ def check_free(path: Path) -> None:
     """Raise a UsageError if a version exists. A server may be reading it."""
     if path.exists():
         raise UsageError(f"--version={path.name}: {path} already exists; choose another number")
+
+
+def check_format(folder: Path, is_litert: bool) -> None:
+    """Raise a UsageError if a folder has versions of another format.
+
+    A server of SavedModels cannot load the files of LiteRT.
+    """
+    for version in versions_in(folder):
+        if (folder / str(version) / GRAPHS).is_file() != is_litert:
+            other = "a SavedModel" if is_litert else "a LiteRT export"
+            raise UsageError(
+                f"--output={folder}: version {version} is {other}; choose a new folder"
+            )
 
 
 def check_kept(path: Path, keep: int) -> None:
