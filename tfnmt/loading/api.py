@@ -7,6 +7,7 @@
 """
 
 import os
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -84,6 +85,7 @@ class TextTranslator:
         Raises:
             UsageError: The model does not translate to this language, or its beam is smaller than
                 `nbest`.
+            TypeError: The texts are not strings.
         """
         decoding = self.model.config.decoding
         if not 1 <= nbest <= decoding.beam_size:
@@ -120,8 +122,9 @@ class TextTranslator:
 
         Raises:
             UserError: The model is a SavedModel, which has no tokenizer to score with.
+            TypeError: The pairs are not pairs of strings.
         """
-        return list(self.scorer(target, source).score(pairs))
+        return list(self.scorer(target, source).score(_pairs(pairs)))
 
     def scorer(self, target: str | None = None, source: str | None = None) -> Scorer:
         """Return a Scorer, for more pairs than fit into memory, or for token ids."""
@@ -146,9 +149,12 @@ class TextTranslator:
         Returns:
             For each pair, the tokens of both sides, the log probability of each target token, and
             the attention weights [T, S] of the last decoder layer, the mean of its heads.
+
+        Raises:
+            TypeError: The pairs are not pairs of strings.
         """
         graphs = self._graphs(target, source)
-        return [each for window in _windows(pairs) for each in _align(graphs, window)]
+        return [each for window in _windows(_pairs(pairs)) for each in _align(graphs, window)]
 
     def _graphs(self, target: str | None, source: str | None) -> Signatures:
         """Return the graphs with the target language fixed."""
@@ -197,7 +203,23 @@ def _texts(texts: Sequence[str]) -> Sequence[str]:
     """Return the texts. A single string would be a sequence of characters."""
     if isinstance(texts, str):
         raise TypeError("texts: a string; pass a list of strings")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"texts[{number}]: {reprlib.repr(text)} is not a string; pass strings")
     return texts
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs. A string of two characters would be a pair, too."""
+    for number, pair in enumerate(pairs):
+        match pair:
+            case (str(), str()):
+                yield pair
+            case _:
+                raise TypeError(
+                    f"pairs[{number}]: {reprlib.repr(pair)} is not a pair of strings; pass "
+                    "(text, translation)"
+                )
 
 
 def _windows(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,20 @@ def test_nbest_lists_of_split_texts_are_refused(translator: TextTranslator) -> N
 def test_single_string_is_refused(translator: TextTranslator) -> None:
     with pytest.raises(TypeError, match="a list of strings"):
         translator.translate("the dog sleeps")
+
+
+def test_texts_that_are_no_strings_are_refused(translator: TextTranslator) -> None:
+    with pytest.raises(TypeError, match=r"^texts\[1\]: 7 is not a string"):
+        translator.translate(["a", 7])
+
+
+@pytest.mark.parametrize("pair", ["ab", ("a",), ("a", None)])
+@pytest.mark.parametrize("method", ["score", "align"])
+def test_pairs_that_are_no_pairs_are_refused(
+    translator: TextTranslator, method: str, pair: Any
+) -> None:
+    with pytest.raises(TypeError, match=r"^pairs\[1\]: .* is not a pair of strings"):
+        getattr(translator, method)([("a", "b"), pair])
 
 
 def test_sentences_are_split_on_request(translator: TextTranslator) -> None:
