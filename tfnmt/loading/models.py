@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from tfnmt.config import Config, SamplingConfig, build_config, merge
 from tfnmt.errors import UsageError, UserError, did_you_mean
 from tfnmt.litert.files import GRAPHS, TOKENIZER
+from tfnmt.loading import SUFFIX
 from tfnmt.progress import log
 from tfnmt.runs.checkpoints import (
     CHECKSUMS,
@@ -252,8 +253,8 @@ def find_model(model: str | None, changes: dict[str, Any]) -> RunModel | ExportM
     """Return the model with this name.
 
     Args:
-        model: A run folder, an export, or the name or URL of a bundle. None selects the newest
-            finished run, or else the default one of the included models.
+        model: A run folder, an export, or the name, path or URL of a bundle. None selects the
+            newest finished run, or else the default one of the included models.
         changes: Keys of `decoding` to change.
 
     Raises:
@@ -291,19 +292,21 @@ def _default_folder() -> Path:
 
 
 def find_folder(model: str) -> Path:
-    """Return the folder of a model: a path, or the name or URL of a bundle.
+    """Return the folder of a model: a path, or the name, path or URL of a bundle.
 
     A path that does not exist is returned unchanged.
 
     Raises:
-        UserError: The path is a file, or there is no such folder or bundle.
+        UserError: There is no such folder or bundle.
     """
     folder = Path(model)
-    if os.path.isfile(folder):  # unlike Path's methods, it accepts names that are too long
+    # Unlike Path's methods, os.path accepts names that are too long.
+    if os.path.isfile(folder) and not model.endswith(SUFFIX):
         raise UserError(
-            f"--model={model}: a file, not a folder; unpack a bundle with tar xzf {model} -C runs"
+            f"--model={model}: a file; choose a run folder, an export, or a bundle, whose name "
+            f"ends in {SUFFIX}"
         )
-    if os.path.exists(folder):
+    if os.path.isdir(folder):
         return folder
     from tfnmt.loading.registry import MODELS, find_bundle
 

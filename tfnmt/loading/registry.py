@@ -1,4 +1,4 @@
-"""Find bundles by a registered name or by their URL, and download them."""
+"""Find bundles by a registered name, a path or a URL, and unpack them."""
 
 import hashlib
 import os
@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from tfnmt.errors import UserError
 from tfnmt.loading import SUFFIX
 from tfnmt.progress import log
+from tfnmt.runs.checkpoints import sha256
 from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
@@ -32,20 +33,19 @@ def find_bundle(model: str, cache: Path) -> Path | None:
     """Return the folder of the model in a bundle, downloaded and unpacked first if necessary.
 
     Args:
-        model: A registered name, or a URL.
+        model: A registered name, the path of a file, or a URL.
         cache: The folder of the downloaded and unpacked bundles.
 
     Returns:
-        The folder of a run or of a LiteRT export, or None if `model` is neither a registered name
-        nor a URL.
+        The folder of a run or of a LiteRT export, or None if `model` is none of these.
 
     Raises:
-        UserError: The URL does not name a bundle, or the download failed.
+        UserError: The file or the URL is not that of a bundle, or the download failed.
     """
     if model in MODELS:
         name, folder = model, cache / f"{model}-{MODELS[model][:8]}"
     else:
-        name = _name_of_url(model)
+        name = _name_of_file(Path(model)) if os.path.isfile(model) else _name_of_url(model)
         folder = cache / name
     if not name:
         return None
@@ -61,7 +61,8 @@ def _unpack(model: str, name: str, folder: Path) -> None:
     # Imported only here: these modules take longer to import than a sentence to translate.
     from tfnmt.loading.bundles import license_title, unpack_bundle
 
-    unpack_bundle(_shipped(model) or _download(model, name, folder.parent), folder)
+    file = Path(model) if os.path.isfile(model) else _shipped(model)
+    unpack_bundle(file or _download(model, name, folder.parent), folder)
     log(f"{model}: stored in {folder}; {license_title(folder)}")
 
 
@@ -98,6 +99,11 @@ def _unpacking(folder: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise UserError(f"{folder}: {error.strerror or error}; choose a writable folder") from error
+
+
+def _name_of_file(path: Path) -> str:
+    """Return a name for the model in a file. It includes a hash, because the file may change."""
+    return f"{path.name.removesuffix(SUFFIX)}-{sha256(path)[:8]}"
 
 
 def _name_of_url(model: str) -> str:

@@ -4,6 +4,7 @@ import functools
 import gzip
 import http.server
 import io
+import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -77,6 +78,18 @@ def test_urls_with_the_same_file_name_are_different_models(
     assert one is not None
     assert two is not None
     assert one != two
+
+
+def test_bundle_in_a_file_is_unpacked_once_per_content(bundle: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    folder = find_bundle(str(bundle), cache)
+    assert folder is not None
+    assert (folder / "config.yaml").is_file()
+    copy = Path(shutil.copy(bundle, tmp_path))
+    assert find_bundle(str(copy), cache) == folder
+    copy.write_bytes(b"other")
+    with pytest.raises(UserError, match=f"^{copy}: not a bundle"):
+        find_bundle(str(copy), cache)
 
 
 def test_failed_download_names_the_file_to_put_there(tmp_path: Path) -> None:

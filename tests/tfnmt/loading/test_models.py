@@ -79,9 +79,9 @@ def test_invalid_card_is_reported(
 
 
 def test_file_as_model_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bundle.tar.gz").touch()
-    with pytest.raises(UserError, match=r"^--model=.*bundle\.tar\.gz: a file"):
-        find_model(str(tmp_path / "bundle.tar.gz"), {})
+    (tmp_path / "model.h5").touch()
+    with pytest.raises(UserError, match=r"^--model=.*model\.h5: a file"):
+        find_model(str(tmp_path / "model.h5"), {})
 
 
 def test_folder_without_a_run_or_an_export_is_reported(tmp_path: Path) -> None:
