@@ -152,7 +152,8 @@ def test_version_is_the_highest_loaded_one(server: StubServer) -> None:
 
 
 def test_large_response_is_parsed_while_the_event_loop_runs(server: StubServer) -> None:
-    weights = [[[[0.015625] * 64] * 64] * 8] * 6
+    # Parsing takes much longer than the 5 ms after which threads take turns.
+    weights = [[[[0.015625] * 64] * 64] * 8] * 24
     server.content = json.dumps({"outputs": {"cross": weights, "text": ["a"]}}).encode()
 
     # Processor time of this process, because others may interrupt it.
