@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -50,13 +52,9 @@ async def _on_api_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    """Report the first problem by its field. The message never contains the value."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    field = str(first["loc"][1]) if len(first["loc"]) > 1 else "body"
-    # The client chooses the names of unknown fields: do not repeat arbitrary text.
-    shown = field if FIELD_NAME.fullmatch(field) else "body"
-    return error_response(request, ApiError(422, "invalid", f"{shown}: {first['msg']}"))
+    errors = [{**each, "loc": each["loc"][1:]} for each in error.errors()]  # without "body"
+    return error_response(request, ApiError(422, "invalid", describe(errors)))
 
 
 async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
@@ -72,6 +70,20 @@ async def _on_unexpected_error(request: Request, error: Exception) -> JSONRespon
     """Hide the details from the client. They are in the log."""
     del error
     return error_response(request, ApiError(500, "internal", "internal server error"))
+
+
+def describe(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first problem of each field, never its value.
+
+    Args:
+        errors: The errors that pydantic reports.
+    """
+    problems: dict[str, str] = {}
+    for error in errors:
+        field = str(error["loc"][0]) if error["loc"] else "body"
+        # The client chooses the names of unknown fields: do not repeat arbitrary text.
+        problems.setdefault(field if FIELD_NAME.fullmatch(field) else "body", error["msg"])
+    return "; ".join(f"{field}: {problem}" for field, problem in problems.items())
 
 
 def error_response(request: Request, error: ApiError) -> JSONResponse:

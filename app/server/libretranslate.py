@@ -14,6 +14,7 @@ from app.engines.engine import Pair, Translation
 from app.errors import ApiError
 from app.models.model import MAX_ALTERNATIVES
 from app.server.detection import AUTO, LanguageDetection
+from app.server.error_responses import describe
 from app.server.formatted import FormattedTexts
 from app.server.request_guard import JSON, RequestGuard
 from app.server.schemas import (
@@ -294,9 +295,7 @@ async def _parse_body(request: Request, guard: RequestGuard, body: type[Body]) -
     try:
         return body.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = first["loc"][0] if first["loc"] else "body"
-        raise ApiError(400, "invalid", f"{field}: {first['msg']}") from error
+        raise ApiError(400, "invalid", describe(error.errors())) from error
 
 
 async def _parse_query_and_form(request: Request, content_type: str, body: bytes) -> dict[str, Any]:

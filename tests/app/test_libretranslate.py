@@ -109,6 +109,17 @@ def translate(body: dict[str, Any]) -> httpx.Response:
     return run(lambda client: client.post("/translate", json=body))
 
 
+def test_all_invalid_fields_are_named_without_their_values() -> None:
+    response = translate({"q": [], "format": "pdf", "alternatives": "x"})
+    assert [part.split(":")[0] for part in response.json()["error"].split("; ")] == [
+        "q",
+        "target",
+        "format",
+        "alternatives",
+    ]
+    assert "pdf" not in response.text
+
+
 def test_query_parameters_are_accepted_without_a_body() -> None:
     response = run(
         lambda client: client.post("/translate", params={"q": TEXT, "source": "en", "target": "de"})
