@@ -156,7 +156,16 @@ def make_parser() -> Parser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
+    _add_models(parser.add_argument_group("models").add_argument)
+    _add_server(parser.add_argument_group("server").add_argument)
+    _add_limits(parser.add_argument_group("limits").add_argument)
+    _add_documents(parser.add_argument_group("documents").add_argument)
+    _add_suggestions(parser.add_argument_group("corrections of translations").add_argument)
+    _add_access(parser.add_argument_group("access").add_argument)
+    return parser
+
+
+def _add_models(add: Callable[..., object]) -> None:
     add(
         "--model",
         action="append",
@@ -171,6 +180,29 @@ def make_parser() -> Parser:
         metavar="[NAME=]URL",
         help="REST address of a model in TensorFlow Serving; repeatable",
     )
+    add(
+        "--parallel_streams",
+        type=int,
+        default=min(8, CPU_COUNT),
+        metavar="N",
+        help="batches that a --model runs in parallel (default: number of CPUs, at most 8)",
+    )
+    add(
+        "--cache",
+        type=int,
+        default=Settings.cache,
+        metavar="N",
+        help="translated sentences to keep in memory; 0 disables the cache (default: %(default)d)",
+    )
+    add(
+        "--explorer",
+        type=Path,
+        metavar="DIR",
+        help="a web export of the model, whose explorer the page then links to; none by default",
+    )
+
+
+def _add_server(add: Callable[..., object]) -> None:
     add("--host", default=Settings.host, help="address to listen on (default: %(default)s)")
     add(
         "--port",
@@ -185,13 +217,9 @@ def make_parser() -> Parser:
         metavar="SECONDS",
         help="maximum time to answer a request (default: %(default)g)",
     )
-    add(
-        "--parallel_streams",
-        type=int,
-        default=min(8, CPU_COUNT),
-        metavar="N",
-        help="batches that a --model runs in parallel (default: number of CPUs, at most 8)",
-    )
+
+
+def _add_limits(add: Callable[..., object]) -> None:
     add(
         "--max_chars",
         type=int,
@@ -214,6 +242,16 @@ def make_parser() -> Parser:
         help="maximum sentences in all texts of a request (default: %(default)d)",
     )
     add(
+        "--rate",
+        type=int,
+        default=Settings.rate,
+        metavar="N",
+        help="maximum characters per client and minute; 0 means no limit (default: %(default)d)",
+    )
+
+
+def _add_documents(add: Callable[..., object]) -> None:
+    add(
         "--document_mb",
         type=int,
         default=Settings.document_mb,
@@ -234,6 +272,9 @@ def make_parser() -> Parser:
         metavar="SECONDS",
         help="maximum time to translate a document (default: %(default)g)",
     )
+
+
+def _add_suggestions(add: Callable[..., object]) -> None:
     add(
         "--suggestions",
         type=Path,
@@ -247,26 +288,9 @@ def make_parser() -> Parser:
         metavar="N",
         help="days after which a correction is deleted (default: %(default)d)",
     )
-    add(
-        "--explorer",
-        type=Path,
-        metavar="DIR",
-        help="a web export of the model, whose explorer the page then links to; none by default",
-    )
-    add(
-        "--cache",
-        type=int,
-        default=Settings.cache,
-        metavar="N",
-        help="translated sentences to keep in memory; 0 disables the cache (default: %(default)d)",
-    )
-    add(
-        "--rate",
-        type=int,
-        default=Settings.rate,
-        metavar="N",
-        help="maximum characters per client and minute; 0 means no limit (default: %(default)d)",
-    )
+
+
+def _add_access(add: Callable[..., object]) -> None:
     add(
         "--api_keys",
         type=Path,
@@ -286,7 +310,6 @@ def make_parser() -> Parser:
         metavar="ORIGIN",
         help=f"site whose pages may use the API, such as {EXAMPLE_ORIGIN}; repeatable",
     )
-    return parser
 
 
 def _parse_model(value: str, find_folder: Callable[[str], Path]) -> tuple[str, Path]:
