@@ -87,13 +87,20 @@ def main() -> int:
     text = sys.stdin.buffer.read().decode()
     seconds = SECONDS + len(text) // CHARS_PER_SECOND
     memory = MEMORY + MEMORY_PER_CHAR * len(text)
-    for limit, value in (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_DATA, memory):
-        resource.setrlimit(limit, (value, value))
+    _limit(resource.RLIMIT_CPU, seconds)
+    _limit(resource.RLIMIT_DATA, memory)
     try:
         written = sum(len(node.html or "") for node in parse(text)[1])
     except (MemoryError, SelectolaxError):
         return REFUSED
     return REFUSED if written > FREE_GROWTH + MAX_GROWTH * len(text) else 0
+
+
+def _limit(kind: int, value: int) -> None:
+    """Set a limit of this process, unless it is lower already."""
+    hard = resource.getrlimit(kind)[1]
+    if hard == resource.RLIM_INFINITY or value < hard:
+        resource.setrlimit(kind, (value, value))
 
 
 if __name__ == "__main__":

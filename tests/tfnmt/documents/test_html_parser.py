@@ -1,4 +1,14 @@
+import subprocess
+import sys
+
+from tfnmt.documents import html_parser
 from tfnmt.documents.html_parser import _doctype
+
+
+def test_page_is_parsed_under_lower_limits_of_the_user() -> None:
+    command = f"ulimit -d 100000 && exec {sys.executable} -P {html_parser.__file__}"
+    done = subprocess.run(["bash", "-c", command], input=b"<p>x</p>" * 1000, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_many_comments_before_the_document_type_are_skipped_at_once() -> None:
