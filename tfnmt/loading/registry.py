@@ -14,10 +14,10 @@ from tfnmt.runs.checkpoints import sha256
 from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
-    "tatoeba-en-de-fr-es": "c79831001fbe884f58e7c38d66970b7c34d5808047ba83368134f91f4526ce86",
+    "tatoeba-en-de-fr-es": "b75bee9bb88f92c5fa509beac28354c5d71ddfe01dc6af590a1e49d2161a5f3e",
     "tatoeba-en-de-fr-es-small": "1124880e8e8a5064900ae75f3977601f7a5311907907c3659a642aecf3692466",
     "tatoeba-en-de-fr-es-float16": (
-        "5ee2a6a8873258cf37df44868af229bbba4e10acd26daa16454fe132dbb533c9"
+        "2eba80f2bf555057fe984dd110c075bca41a05d5592fff90ea9f0effaa3bb36b"
     ),
 }
 """The SHA-256 checksums of the bundles of tfnmt, by name. models/README.md describes them."""

@@ -50,7 +50,7 @@ def test_shipped_bundles_have_the_registered_checksums() -> None:
     ("source", "target", "text", "translation"),
     [
         ("en", "de", "Where can I buy a ticket?", "Wo kann ich eine Fahrkarte kaufen?"),
-        ("fr", "en", "Je suis fatigué. Où est la gare ?", "I'm tired. Where's the station?"),
+        ("fr", "en", "Je suis fatigué. Où est la gare ?", "I'm tired. Where is the station?"),
         ("en", "es", "The train leaves in ten minutes.", "El tren sale en diez minutos."),
     ],
 )
