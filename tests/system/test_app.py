@@ -16,9 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
+import tfnmt
 from app.engines.in_process import NICENESS
 from tests.system.conftest import running_app, wait_until
 from tfnmt.data.corpora.toy import grammar
+from tfnmt.loading.registry import DEFAULT_MODEL
 
 SENTENCES = [source for source, _ in islice(grammar.pairs("test"), 24)]
 SECRET = "Xylophonquark"
@@ -55,8 +57,9 @@ def test_serve_without_flags_serves_the_model_of_tfnmt(tmp_path: Path) -> None:
         app.wait(200)
         languages = app.get("/languages").json()
         assert {each["code"] for each in languages} == {"en", "de", "fr", "es"}
-        (translation,) = app.translate("Where can I buy a ticket?", source="en", target="fr")
-    assert translation["text"] == "Où puis-je acheter un ticket ?"
+        (translation,) = app.translate(SENTENCES[0], source="en", target="fr")
+    (expected,) = tfnmt.load(DEFAULT_MODEL).translate([SENTENCES[0]], target="fr")
+    assert translation["text"] == expected.text
 
 
 # Translation.
