@@ -266,7 +266,7 @@ def _has_kernel(query: Tensor) -> bool:
     return (
         keras.backend.backend() == "jax"
         and keras.backend.standardize_dtype(query.dtype) in ("bfloat16", "float16")
-        and bool(keras.distribution.list_devices("gpu"))
+        and any(name.startswith("gpu") for name in keras.distribution.list_devices())
     )
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import h5py
 import keras
-import keras_nlp
 import numpy as np
 import pytest
 from keras import ops
 
+from tests.backend import needs_tensorflow
 from tfnmt.config import ModelConfig
 from tfnmt.errors import UserError
 from tfnmt.model.attention import attention_weights, causal_mask
@@ -201,7 +201,10 @@ def test_decoder_needs_no_padding_mask_for_the_target(small_config: ModelConfig)
 # --- keras_nlp ------------------------------------------------------------------------------------
 
 
+@needs_tensorflow
 def test_encoder_layer_matches_keras_nlp(small_config: ModelConfig) -> None:
+    import keras_nlp
+
     ours = EncoderLayer(small_config)
     ours.build()
     theirs = keras_nlp.layers.TransformerEncoder(
@@ -220,7 +223,10 @@ def test_encoder_layer_matches_keras_nlp(small_config: ModelConfig) -> None:
     )
 
 
+@needs_tensorflow
 def test_decoder_layer_matches_keras_nlp(small_config: ModelConfig) -> None:
+    import keras_nlp
+
     ours = DecoderLayer(small_config)
     ours.build()
     theirs = keras_nlp.layers.TransformerDecoder(
