@@ -26,12 +26,11 @@ os.environ["KERAS_BACKEND"] = "jax"  # before the first import of keras
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import sacrebleu
 from absl import flags
 
-from benchmarks.jax_trainer import JaxTrainer, batches, epoch_shapes
+from benchmarks.jax_trainer import JaxTrainer, batches, epoch_shapes, scope_of
 from tfnmt.cli import run_command
 from tfnmt.config import Config, TrainingConfig, build_config, merge, parse_overrides
 from tfnmt.data.batching.batches import Batch
@@ -150,15 +149,14 @@ class Validation:
         """Return the translations of one run, [N, T]."""
         rows, longest = self.source.shape
         length = longest + EXTRA_LENGTH
-        mapping = list(zip(self.transformer.trainable_variables, weights, strict=True))
 
         def step(position: Tensor, target_in: Tensor) -> Tensor:
-            with keras.StatelessScope(mapping):
+            with scope_of(self.transformer, weights):
                 hidden = self.transformer.decode(target_in, memory, mask)
                 logits = self.transformer.logits(hidden[:, position])  # [N, V]
             return target_in.at[:, position + 1].set(jnp.argmax(logits, axis=-1))
 
-        with keras.StatelessScope(mapping):
+        with scope_of(self.transformer, weights):
             memory, mask = self.transformer.encode(self.source)
         start = jnp.zeros((rows, length + 1), jnp.int32).at[:, 0].set(BOS)
         return jax.lax.fori_loop(0, length, step, start)[:, 1:]

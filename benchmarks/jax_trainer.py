@@ -168,7 +168,7 @@ class JaxTrainer:
             layer.rate = TracedRate(rates.simcut_share)  # type: ignore[assignment]
         has_simcut = self.config.training.simcut is not None
         source, target_in, target_out = batch
-        with keras.StatelessScope(_mapping(self.transformer, weights)):
+        with scope_of(self.transformer, weights):
             kept = [None, None]
             if has_simcut:
                 kept = [
@@ -199,9 +199,14 @@ class JaxTrainer:
 
     def with_weights(self, weights: list[Tensor], run: int) -> Transformer:
         """Set the weights of the Transformer to those of a run, and return it."""
-        for variable, values in _mapping(self.transformer, weights):
+        for variable, values in zip(self.transformer.trainable_variables, weights, strict=True):
             variable.assign(values[run])
         return self.transformer
+
+
+def scope_of(transformer: Transformer, weights: list[Tensor]) -> keras.StatelessScope:
+    """Return a context in which a Transformer has other weights."""
+    return keras.StatelessScope(list(zip(transformer.trainable_variables, weights, strict=True)))
 
 
 def epoch_shapes(plan: Plan) -> list[Shape]:
@@ -260,10 +265,6 @@ def _pad(planned: Any, shape: Shape) -> Batch:
     batch = gather(planned.pairs, planned.length)
     missing = [(0, after - before) for before, after in zip(batch.source.shape, shape, strict=True)]
     return Batch(*(np.pad(side, missing) for side in batch))
-
-
-def _mapping(transformer: Transformer, weights: list[Tensor]) -> list[tuple[Any, Tensor]]:
-    return list(zip(transformer.trainable_variables, weights, strict=True))
 
 
 def _random_weights(config: Config, vocab_size: int) -> list[Tensor]:
