@@ -227,7 +227,7 @@ def _bundle_run(values: Any, model: RunModel) -> None:
 def _write_bundle(values: Any, files: dict[str, bytes]) -> None:
     write_bundle(files, Path(values.bundle))
     size = Path(values.bundle).stat().st_size / 1e6
-    log(f"wrote {values.bundle}, {size:.1f} MB; to use it from a server, give --model its URL")
+    log(f"wrote {values.bundle}, {size:.1f} MB; to use it, give --model the file or its URL")
 
 
 def _publish(values: Any, model: RunModel) -> None:

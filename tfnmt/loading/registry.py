@@ -15,7 +15,7 @@ from tfnmt.runtime.files import file_lock, remove_leftovers
 
 MODELS: dict[str, str] = {
     "tatoeba-en-de-fr-es": "b75bee9bb88f92c5fa509beac28354c5d71ddfe01dc6af590a1e49d2161a5f3e",
-    "tatoeba-en-de-fr-es-small": "1124880e8e8a5064900ae75f3977601f7a5311907907c3659a642aecf3692466",
+    "tatoeba-en-de-fr-es-small": "c3c152582e416a0080a7e675c0fdae9d825261a75b5f39803ed6c3aff476bb99",
     "tatoeba-en-de-fr-es-float16": (
         "2eba80f2bf555057fe984dd110c075bca41a05d5592fff90ea9f0effaa3bb36b"
     ),
