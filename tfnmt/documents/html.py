@@ -145,7 +145,13 @@ def read_html(text: str) -> Document:
         UserError: The page takes too much time or memory to parse, or its elements are nested too
             deeply.
     """
-    if is_too_costly(text):
+    try:
+        costly = is_too_costly(text)
+    except OSError as error:
+        raise UserError(
+            f"HTML: no process to parse it with ({error.strerror}); try again later"
+        ) from error
+    if costly:
         raise UserError(
             "HTML: takes too much time or memory to parse; add missing end tags, such as </b>, and "
             "nest fewer elements"

@@ -1,4 +1,4 @@
-"""Parse HTML, a long page first in a process with limits.
+"""Parse HTML. A long page is parsed first in a process with limits.
 
 A page can make a parser create many times as many elements as it has tags, or compare each tag with
 all others. Only the parser knows which pages do. So it parses a long page twice: first in a process
@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from threading import BoundedSemaphore
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
@@ -18,7 +19,7 @@ COMMENT = re.compile(rf"<!(?=--).*?-->[{SPACE}]*", re.DOTALL)
 """A comment, and white space after it."""
 
 SHORT = 2000
-"""Characters of a page that no parser takes long for."""
+"""Maximum length of a page that is parsed without the process, in characters."""
 
 MAX_GROWTH = 10
 """Characters of the parsed page, written in full, per character of the page."""
@@ -27,10 +28,13 @@ FREE_GROWTH = 100_000
 """Characters that the parsed page may have in addition."""
 
 SECONDS, CHARS_PER_SECOND = 1, 2_000_000
-"""CPU time of the process: a constant, and one more second per so many characters."""
+"""CPU time limit of the process: SECONDS, plus one second per CHARS_PER_SECOND characters."""
 
 MEMORY, MEMORY_PER_CHAR = 128 << 20, 300
-"""Memory of the process in bytes: a constant, and more per character."""
+"""Memory limit of the process in bytes: MEMORY, plus MEMORY_PER_CHAR per character."""
+
+PROCESSES = BoundedSemaphore(2)
+"""Limits the number of processes, and thus their memory, for a server with many threads."""
 
 REFUSED = 3
 """The exit status for a page that grows too much or takes too much memory."""
@@ -41,13 +45,20 @@ def parse(text: str) -> tuple[str, list[LexborNode]]:
 
     Returns:
         The document type unchanged, or "", and the nodes of the page.
+
+    Raises:
+        MemoryError: selectolax returned no node, which it does without memory.
     """
     doctype, is_page = _doctype(text)
     if is_page:
         root = LexborHTMLParser(text).root
-        return doctype, list(siblings(root.parent.first_child)) if root and root.parent else []
+        if root is None or root.parent is None:
+            raise MemoryError
+        return doctype, list(siblings(root.parent.first_child))
     # selectolax takes the first node of a fragment for the whole fragment
     root = LexborHTMLParser("<!---->" + text, is_fragment=True).root
+    if root is None:
+        raise MemoryError
     return doctype, list(siblings(root))[1:]
 
 
@@ -59,16 +70,18 @@ def siblings(node: LexborNode | None) -> Iterator[LexborNode]:
 
 
 def is_too_costly(text: str) -> bool:
-    """Return whether a page takes too much time or memory to parse, or has too many elements."""
+    """Return whether a page takes too much time or memory to parse, or has too many elements.
+
+    Raises:
+        OSError: The process could not be started.
+    """
     if len(text) <= SHORT:
         return False
     # -P: the folder of this file, with its html.py, is not on sys.path.
     command = [sys.executable, "-P", __file__]
-    done = subprocess.run(command, input=text.encode(errors="replace"), capture_output=True)
-    if done.returncode < 0 or done.returncode == REFUSED:  # killed by a signal, or refused
-        return True
-    done.check_returncode()
-    return False
+    with PROCESSES:
+        done = subprocess.run(command, input=text.encode(errors="replace"))
+    return done.returncode != 0  # refused, or killed by a signal
 
 
 def _doctype(text: str) -> tuple[str, bool]:
@@ -83,24 +96,34 @@ def _doctype(text: str) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Parse the page of stdin with limits, and compare its length with the length of its nodes."""
+    """Parse the page of stdin with limits, and compare its length with the length of its nodes.
+
+    selectolax reports a lack of memory in several ways. One is a node without HTML.
+    """
     text = sys.stdin.buffer.read().decode()
     seconds = SECONDS + len(text) // CHARS_PER_SECOND
     memory = MEMORY + MEMORY_PER_CHAR * len(text)
     _limit(resource.RLIMIT_CPU, seconds)
     _limit(resource.RLIMIT_DATA, memory)
+    _limit(resource.RLIMIT_CORE, 0)  # no page on the disk after a crash
     try:
-        written = sum(len(node.html or "") for node in parse(text)[1])
-    except (MemoryError, SelectolaxError):
+        written = sum(len(_html(node)) for node in parse(text)[1])
+    except (MemoryError, RuntimeError, SelectolaxError, SystemError):
         return REFUSED
     return REFUSED if written > FREE_GROWTH + MAX_GROWTH * len(text) else 0
 
 
+def _html(node: LexborNode) -> str:
+    if node.html is None:
+        raise MemoryError
+    return node.html
+
+
 def _limit(kind: int, value: int) -> None:
     """Set a limit of this process, unless it is lower already."""
-    hard = resource.getrlimit(kind)[1]
-    if hard == resource.RLIM_INFINITY or value < hard:
-        resource.setrlimit(kind, (value, value))
+    earlier = (limit for limit in resource.getrlimit(kind) if limit != resource.RLIM_INFINITY)
+    lowest = min([value, *earlier])
+    resource.setrlimit(kind, (lowest, lowest))
 
 
 if __name__ == "__main__":
