@@ -61,7 +61,7 @@ class TextTranslator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         target: str | None = None,
         source: str | None = None,
@@ -169,8 +169,9 @@ def load(model: str | os.PathLike[str] | None = None) -> TextTranslator:
     import TensorFlow first, which takes seconds.
 
     Args:
-        model: The name of a model of tfnmt, a run folder, an export, an unpacked bundle, or the URL
-            of a bundle. None selects the newest finished run in ./runs, or else the default model.
+        model: The name of a model of tfnmt, a run folder, an export, or a bundle: its file, its
+            URL, or the unpacked folder. None selects the newest finished run in ./runs, or else the
+            default model.
 
     Raises:
         UserError: There is no such model, or a file of it is missing or damaged.
@@ -199,10 +200,11 @@ def check_scoring(model: RunModel | ExportModel) -> RunModel | LiteRTExport:
     return model
 
 
-def _texts(texts: Sequence[str]) -> Sequence[str]:
-    """Return the texts. A single string would be a sequence of characters."""
+def _texts(texts: Iterable[str]) -> list[str]:
+    """Return the texts as a list. A single string would be a sequence of characters."""
     if isinstance(texts, str):
         raise TypeError("texts: a string; pass a list of strings")
+    texts = list(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"texts[{number}]: {reprlib.repr(text)} is not a string; pass strings")

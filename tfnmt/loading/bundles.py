@@ -1,4 +1,4 @@
-"""A bundle: a model that can be shared, as one archive, and loaded by a name or a URL.
+"""A bundle: a model that can be shared, as one archive, and loaded by its name, path or URL.
 
 The archive contains one folder with the name of the bundle. The folder is a run without the files
 that only training needs:

@@ -81,6 +81,10 @@ def test_single_string_is_refused(translator: TextTranslator) -> None:
         translator.translate("the dog sleeps")
 
 
+def test_texts_of_an_iterator_are_translated(translator: TextTranslator) -> None:
+    assert len(translator.translate(iter(["a dog", "a cat"]))) == 2
+
+
 def test_texts_that_are_no_strings_are_refused(translator: TextTranslator) -> None:
     with pytest.raises(TypeError, match=r"^texts\[1\]: 7 is not a string"):
         translator.translate(["a", 7])
