@@ -70,29 +70,32 @@ def main(values: Any, positional: list[str]) -> None:
     if positional:
         raise UsageError(f"{positional[0]}: not expected; see --help")
     config = resolve_config(values).of_run()
-    if config.training.max_tokens is None and config.training.max_minutes is None:
-        raise UsageError("the end is missing: set training.max_tokens or --minutes")
     configs = [_with(config, settings.split()) for settings in values.run or [""]]
+    training = configs[0].training
+    if training.max_tokens is None and training.max_minutes is None:
+        raise UsageError("the end is missing: set training.max_tokens or --minutes")
     corpus, prepared = read_data(values, config)
     plans = [make_plan(each, prepared) for each in configs]
+    trainer = JaxTrainer(configs, prepared.tokenizer.vocab_size)
     runs = [Run(Path(values.output) / str(number + 1)) for number in range(len(configs))]
     for run, each in zip(runs, configs, strict=True):
+        if run.exists():
+            raise UsageError(f"{run.path}: exists; choose another --output")
         run.create(each, prepared.tokenizer.model, prepared.identity, corpus.held_out)
-    trainer = JaxTrainer(configs, prepared.tokenizer.vocab_size)
     pairs = [*corpus.pairs(split_name(config.data, corpus, "val"))]
     validation = Validation(trainer.transformer, prepared.tokenizer, pairs)
     shapes = epoch_shapes(plans[0])
     start = time.perf_counter()
     trainer.compile(sorted(set(shapes)))
     log(f"compiled {len(set(shapes))} shapes in {time.perf_counter() - start:.0f} s")
-    for checkpoint in train(trainer, batches(plans, shapes), config.training):
-        if checkpoint.is_last or trainer.steps % config.training.validation_steps == 0:
+    for checkpoint in train(trainer, batches(plans, shapes), training):
+        if checkpoint.is_last or trainer.steps % training.validation_steps == 0:
             bleu = validation.bleu(checkpoint.weights)
             line = {"step": trainer.steps, **checkpoint._asdict(), "bleu": bleu}
             del line["weights"], line["is_last"]
             print(json.dumps(line), flush=True)
             for number, run in enumerate(runs):
-                transformer = trainer.with_weights(checkpoint.weights, number)
+                transformer = trainer.load_weights(checkpoint.weights, number)
                 run.averaged.write(trainer.steps, partial(_save, transformer))
 
 

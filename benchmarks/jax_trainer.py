@@ -1,7 +1,8 @@
 """Training steps of several runs at once, with Keras' JAX backend.
 
 Layers, batches, dropout and loss are those of tfnmt. JAX computes the gradients, and XLA compiles
-the step of all runs together. The runs have the same shape, and may differ in seed and rates. One
+the step of all runs together. The runs have the same shape, and may differ in seed,
+dropout, learning rate, label smoothing and SimCut. One
 small model alone would leave most of a GPU idle.
 
 Letters: R runs, B batch, S source length, T target length, D d_model, V vocabulary size.
@@ -37,11 +38,24 @@ VARIED_KEYS = (
 )
 """The keys in which the runs may differ."""
 
+FIXED_KEYS = {
+    "training.clip_norm": None,
+    "training.ema_decay": None,
+    "training.r_drop": None,
+    "training.init_from": None,
+    "training.freeze": [],
+    "model.attention_dropout": 0,
+    "model.ffn_dropout": 0,
+    "data.bpe_dropout": 0,
+    "data.direction_temperature": 1,
+}
+"""The keys that must have these values."""
+
 Shape = tuple[int, int]
 
 
-class Rates(NamedTuple):
-    """The rates of a run; [R] for all runs."""
+class Varied(NamedTuple):
+    """The settings of a run that may differ from other runs; [R] for all runs."""
 
     dropout: Tensor
     learning_rate_scale: Tensor
@@ -57,7 +71,7 @@ class State(NamedTuple):
     optimizer: Any
 
 
-class TracedRate:
+class TracedDropoutRate:
     """A dropout rate that XLA gets as an argument; it is above 0."""
 
     def __init__(self, value: Tensor) -> None:
@@ -102,10 +116,10 @@ class JaxTrainer:
         self.cutoffs = [Dropout(0.0, name=f"{side}_cutoff") for side in ("source", "target")]
         for layer in self.cutoffs:
             layer.build(None)
-        self.rates = Rates(
+        self.varied = Varied(
             *(
                 jnp.array([flatten(config)[key] or 0.0 for config in configs], jnp.float32)
-                for key in ("model.dropout", *(f"training.{name}" for name in Rates._fields[1:]))
+                for key in ("model.dropout", *(f"training.{name}" for name in Varied._fields[1:]))
             )
         )
         self.seeds = jnp.array([config.training.seed for config in configs], jnp.uint32)
@@ -124,7 +138,7 @@ class JaxTrainer:
         """Compile the step of each shape (B, T), in parallel."""
         lowered = {
             shape: self._step.lower(
-                self.state, self._example(shape), self.rates, self.seeds, jnp.uint32(1)
+                self.state, self._example(shape), self.varied, self.seeds, jnp.uint32(1)
             )
             for shape in shapes
         }
@@ -136,7 +150,9 @@ class JaxTrainer:
         """Train a step on a batch [R, B, T]; return the mean losses before the update, [R]."""
         self.steps += 1
         step = self._compiled[batch.source.shape[1:]]
-        self.state, losses = step(self.state, batch, self.rates, self.seeds, jnp.uint32(self.steps))
+        self.state, losses = step(
+            self.state, batch, self.varied, self.seeds, jnp.uint32(self.steps)
+        )
         return losses
 
     def _example(self, shape: Shape) -> Batch:
@@ -144,15 +160,15 @@ class JaxTrainer:
         return Batch(ids, ids, ids)
 
     def _train_step(
-        self, state: State, batch: Batch, rates: Rates, seed: Tensor, step: Tensor
+        self, state: State, batch: Batch, varied: Varied, seed: Tensor, step: Tensor
     ) -> tuple[State, Tensor]:
         """Make the step of one run."""
         dropout_seed = jnp.stack([seed, step])
-        loss, gradients = jax.value_and_grad(self._loss)(state.weights, batch, rates, dropout_seed)
+        loss, gradients = jax.value_and_grad(self._loss)(state.weights, batch, varied, dropout_seed)
         updates, optimizer = self.adam.update(gradients, state.optimizer)
         step = step.astype(jnp.float32)
         warmup = self.config.training.warmup_steps
-        learning_rate = rates.learning_rate_scale * self.config.model.d_model**-0.5
+        learning_rate = varied.learning_rate_scale * self.config.model.d_model**-0.5
         learning_rate *= jnp.minimum(step**-0.5, step * warmup**-1.5)
         weights = [
             weight - learning_rate * update
@@ -160,12 +176,12 @@ class JaxTrainer:
         ]
         return State(weights, optimizer), loss
 
-    def _loss(self, weights: list[Tensor], batch: Batch, rates: Rates, seed: Tensor) -> Tensor:
+    def _loss(self, weights: list[Tensor], batch: Batch, varied: Varied, seed: Tensor) -> Tensor:
         """Return the loss per target token, as tfnmt/training/loss.py."""
         for layer in self.dropouts:
-            layer.rate = TracedRate(rates.dropout)  # type: ignore[assignment]
+            layer.rate = TracedDropoutRate(varied.dropout)  # type: ignore[assignment]
         for layer in self.cutoffs:
-            layer.rate = TracedRate(rates.simcut_share)  # type: ignore[assignment]
+            layer.rate = TracedDropoutRate(varied.simcut_share)  # type: ignore[assignment]
         has_simcut = self.config.training.simcut is not None
         source, target_in, target_out = batch
         with scope_of(self.transformer, weights):
@@ -185,10 +201,10 @@ class JaxTrainer:
         labels = target_out[..., None]
         reference = jnp.take_along_axis(rows, labels, axis=-1)[..., 0]
         loss = -jnp.take_along_axis(intact, labels, axis=-1)[..., 0]  # [B, T]
-        loss += rates.label_smoothing * (reference - rows.mean(axis=-1))
+        loss += varied.label_smoothing * (reference - rows.mean(axis=-1))
         if has_simcut:
             cut = log_probs[len(target_out) :]
-            loss += rates.simcut * jnp.sum(jnp.exp(intact) * (intact - cut), axis=-1)
+            loss += varied.simcut * jnp.sum(jnp.exp(intact) * (intact - cut), axis=-1)
         is_token = target_out != 0
         return jnp.sum(is_token * loss) / jnp.sum(is_token)
 
@@ -197,7 +213,7 @@ class JaxTrainer:
         kept = cutoff.kept(ids.shape, self.transformer.compute_dtype, seed)
         return jnp.concatenate([jnp.ones_like(kept), kept])
 
-    def with_weights(self, weights: list[Tensor], run: int) -> Transformer:
+    def load_weights(self, weights: list[Tensor], run: int) -> Transformer:
         """Set the weights of the Transformer to those of a run, and return it."""
         for variable, values in zip(self.transformer.trainable_variables, weights, strict=True):
             variable.assign(values[run])
@@ -274,14 +290,23 @@ def _random_weights(config: Config, vocab_size: int) -> list[Tensor]:
 
 
 def _check(configs: Sequence[Config]) -> None:
-    for config in configs[1:]:
-        for (key, value), (_, first) in zip(
-            flatten(config).items(), flatten(configs[0]).items(), strict=True
-        ):
-            if value != first and key not in VARIED_KEYS:
-                raise UsageError(f"{key}: must be the same in all runs")
-    for key in ("training.clip_norm", "training.ema_decay", "training.r_drop"):
-        if flatten(configs[0])[key] is not None:
-            raise UsageError(f"{key}: not supported here")
-    if len({config.training.simcut is None for config in configs}) > 1:
-        raise UsageError("training.simcut: set it in all runs or in none")
+    trees = [flatten(config) for config in configs]
+    first = trees[0]
+    problems = [
+        f"{key}: {tree[key]} in run {number}, and {first[key]} in run 1; use one value"
+        for number, tree in enumerate(trees[1:], start=2)
+        for key in first
+        if tree[key] != first[key] and key not in VARIED_KEYS
+    ]
+    problems += [
+        f"{key}={first[key]}: not supported here; use {value}"
+        for key, value in FIXED_KEYS.items()
+        if first[key] != value
+    ]
+    problems += [
+        f"{key}: set it in all runs or in none"
+        for key in ("training.simcut", "model.dropout")
+        if len({bool(tree[key]) for tree in trees}) > 1
+    ]
+    if problems:
+        raise UsageError(*problems)

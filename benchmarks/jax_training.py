@@ -62,7 +62,7 @@ def main(values: Any, positional: list[str]) -> None:
         steps = islice(batches([plan], shapes), WARM_UP + values.steps)
         timed = [_timed(trainer, batch) for batch in steps][WARM_UP:]
     tokens, seconds = zip(*timed, strict=True)
-    (device,) = jax.local_devices()
+    device = jax.local_devices()[0]
     memory = device.memory_stats()
     line = {
         "system": f"tfnmt under Keras' JAX backend (JAX {jax.__version__})",

@@ -43,7 +43,7 @@ def losses_of(*configs: Config, steps: int = 1) -> list[list[float]]:
 def test_loss_is_the_label_smoothed_cross_entropy_of_the_target_tokens() -> None:
     config = make_config(label_smoothing=0.2)
     trainer = JaxTrainer([config], V)
-    transformer = trainer.with_weights(trainer.state.weights, run=0)
+    transformer = trainer.load_weights(trainer.state.weights, run=0)
     source, target_in, target_out = (ids[0] for ids in make_batch())
     logits = np.array(transformer(source, target_in), "float64")
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -76,5 +76,18 @@ def test_runs_that_train_together_train_as_alone() -> None:
 
 
 def test_runs_of_different_shapes_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"training.warmup_steps: must be the same"):
+    with pytest.raises(UsageError, match=r"^training.warmup_steps: 7 in run 2, and 4000 in run 1;"):
         JaxTrainer([make_config(), make_config(warmup_steps=7)], V)
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ([make_config(r_drop=1.0)], "training.r_drop=1.0: not supported here; use None"),
+        ([make_config(), make_config(simcut=1.0)], "training.simcut: set it in all runs"),
+        ([make_config(), make_config(dropout=0.1)], "model.dropout: set it in all runs"),
+    ],
+)
+def test_settings_that_change_the_step_are_refused(configs: list[Config], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        JaxTrainer(configs, V)
