@@ -8,6 +8,7 @@ small model alone would leave most of a GPU idle.
 Letters: R runs, B batch, S source length, T target length, D d_model, V vocabulary size.
 """
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +39,7 @@ VARIED_KEYS = (
 )
 """The keys in which the runs may differ."""
 
-FIXED_KEYS = {
+FIXED_KEYS: dict[str, Any] = {
     "training.clip_norm": None,
     "training.ema_decay": None,
     "training.r_drop": None,
@@ -299,7 +300,7 @@ def _check(configs: Sequence[Config]) -> None:
         if tree[key] != first[key] and key not in VARIED_KEYS
     ]
     problems += [
-        f"{key}={first[key]}: not supported here; use {value}"
+        f"{key}={first[key]}: not supported here; use {json.dumps(value)}"
         for key, value in FIXED_KEYS.items()
         if first[key] != value
     ]

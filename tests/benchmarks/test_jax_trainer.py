@@ -83,7 +83,7 @@ def test_runs_of_different_shapes_are_refused() -> None:
 @pytest.mark.parametrize(
     ("configs", "message"),
     [
-        ([make_config(r_drop=1.0)], "training.r_drop=1.0: not supported here; use None"),
+        ([make_config(r_drop=1.0)], "training.r_drop=1.0: not supported here; use null"),
         ([make_config(), make_config(simcut=1.0)], "training.simcut: set it in all runs"),
         ([make_config(), make_config(dropout=0.1)], "model.dropout: set it in all runs"),
     ],
