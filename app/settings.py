@@ -25,6 +25,9 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments."""
 
 MAX_PORT = 65535
 
+BUNDLE = ".tar.gz"
+"""The end of the file name of a bundle, as in tfnmt.loading."""
+
 MAX_TEXTS = 10_000
 """Maximum of --max_texts. It bounds the time to validate a request."""
 
@@ -313,11 +316,15 @@ def _add_access(add: Callable[..., object]) -> None:
 
 
 def _parse_model(value: str, find_folder: Callable[[str], Path]) -> tuple[str, Path]:
-    """Parse [NAME=]DIR. The default name is that of the folder, or of its parent for a version."""
+    """Parse [NAME=]DIR.
+
+    The default name is that of the folder or bundle, and for a version that of its parent.
+    """
     name, folder = _split_name(value)
     path = find_folder(folder)
     resolved = Path(os.path.realpath(folder))  # unlike resolve, it accepts a cycle of links
     default = resolved.parent.name if resolved.name.isdigit() else resolved.name
+    default = default.removesuffix(BUNDLE)
     return name or default, path
 
 

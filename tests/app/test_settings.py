@@ -11,11 +11,16 @@ URL = "http://host:8501/v1/models/en_de"
 ROOT = Path(__file__).parents[2]
 
 
-def test_model_is_named_by_flag_or_folder() -> None:
+def test_model_is_named_by_flag_folder_or_bundle() -> None:
     settings = parse(
-        ["--model=exports/en_de", "--model=mine=exports/en_de", "--model=exports/de_en/3"]
+        [
+            "--model=exports/en_de",
+            "--model=mine=exports/en_de",
+            "--model=exports/de_en/3",
+            "--model=bundles/en_fr.tar.gz",
+        ]
     )
-    assert [name for name, _ in settings.models] == ["en_de", "mine", "de_en"]
+    assert [name for name, _ in settings.models] == ["en_de", "mine", "de_en", "en_fr"]
     assert settings.models[1][1] == Path("exports/en_de")
 
 
